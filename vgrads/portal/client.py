@@ -248,14 +248,14 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         document: Mapping[str, Any] | None = None,
         key: str = "",
     ) -> dict[str, Any]:
-        """Send a request with options as parameters of its query; None is the
-        default of each."""
+        """Send a request with options as parameters of its query, those with several
+        values once for each; None is the default of each."""
         chosen = {
             name: str(value).lower() if isinstance(value, bool) else value
             for name, value in options.items()
-            if value is not None
+            if value is not None and value != ()
         }
-        query = f"?{urllib.parse.urlencode(chosen)}" if chosen else ""
+        query = f"?{urllib.parse.urlencode(chosen, doseq=True)}" if chosen else ""
         return self._ask(method, path + query, document, _with_key(key))
 
     def _await_plan(self, set_id: str) -> None:

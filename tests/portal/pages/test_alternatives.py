@@ -112,7 +112,7 @@ ANSWERS = st.none() | st.builds(promised, st.none() | st.floats(0, 1))
 
 @given(st.lists(ANSWERS, min_size=2, max_size=9))
 def test_a_curve_never_falls_and_says_what_it_shows(answers):
-    head = Head("", "", None, "", "planned", "", 1, False, 0.0, promised(0.95))
+    head = Head("", "", None, "", "planned", "", 1, False, 0.0, promised(0.95), None)
     plan = SetPlan(head, json.dumps(STORM))
     points = {1000.0 * n: answer for n, answer in enumerate(answers, start=1)}
     budgets = {float(n): answer for n, answer in enumerate(answers)}

@@ -18,6 +18,7 @@ from tests.conftest import DATA
 from tests.portal.pages.gallery import STORM
 from tests.waiting import until
 from vgrads.kernel.errors import InputError
+from vgrads.portal.client import Client
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL
 from vgrads.portal.jobs.service_sites import ServiceSites
 from vgrads.portal.jobs.supervisor import Places, Supervisor
@@ -295,6 +296,17 @@ def test_an_unknown_site_is_refused_over_rest(client):
     )
     assert answer.status_code == 422
     assert "unknown site 'nowhere'" in answer.text
+
+
+def test_the_client_names_each_site(gallery_url):
+    client = Client(gallery_url)
+    with pytest.raises(InputError, match="unknown site 'nowhere'"):
+        client.submit(json.loads(SET), only_sites=("kittyhawk", "nowhere"))
+
+
+def test_json_that_is_no_workflow_is_an_incomplete_set(client):
+    page = ask(client, '{"name": "x"}')
+    assert "deadline: missing" in page.partition('id="problem"')[2].partition("</div>")[0]
 
 
 def test_a_workflow_becomes_a_set_that_is_shown_before_it_is_submitted(client):

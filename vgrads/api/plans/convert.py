@@ -102,7 +102,8 @@ def set_of_workflow_text(text: str, deadline: str, most_tasks: int) -> str | Non
     first line; None for a text in no format of workflows. InputError for one that cannot be read
     without its folder."""
     name = format_of(Path("workflow"), text)
-    if not is_workflow(name):
+    is_other_json = name == "WfFormat" and '"workflow"' not in text  # that of every other JSON text
+    if not is_workflow(name) or is_other_json:
         return None
     if name not in ALONE:
         raise InputError(
