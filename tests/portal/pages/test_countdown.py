@@ -40,7 +40,7 @@ def test_both_pages_count_by_the_same_clock(ago_s, now_s, text):
         id="set-1",
         name="s",
         owner="local",
-        created=datetime.now(UTC),
+        created_s=time.time(),
         promise=PromiseSummary(),
         run=run,
         state=MET,

@@ -24,7 +24,7 @@ from vgrads.portal.web.set_display import (
     PromiseSummary,
     state_with,
 )
-from vgrads.portal.web.work_entry import WorkEntry
+from vgrads.portal.web.work_entry import WorkEntry, unix_s
 
 Json = Mapping[str, Any]
 _STATES = {
@@ -70,7 +70,7 @@ def entry_of(row: BagEntry, status: Json) -> WorkEntry:
         id=row.id,
         name=row.name,
         owner=row.owner or "command line",
-        created=row.created,
+        created_s=unix_s(row.created),
         promise=_promise(goal),
         run=None,
         state=_state(row, goal),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from vgrads.portal.records.reading.run_rows import GOES_ON
@@ -30,15 +30,15 @@ class NewestRun:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkEntry:
     """A set or a bag. ``promise``: of a set's plan, or the goal of a bag; ``run``: the newest one
-    of a set; ``probability``: now while it goes on, else as promised; ``due_s``: deadline, Unix
-    time; ``progress``: in words, of bags; ``spent_usd``: of bags; ``archived``: not listed with
-    the others."""
+    of a set; ``probability``: now while it goes on, else as promised; ``created_s``, ``due_s``:
+    submission and deadline, Unix time; ``progress``: in words, of bags; ``spent_usd``: of bags;
+    ``archived``: not listed with the others."""
 
     kind: Literal["set", "bag"]
     id: str
     name: str
     owner: str
-    created: StoredInstant
+    created_s: float
     promise: PromiseSummary
     run: NewestRun | None
     state: DisplayState
@@ -53,3 +53,9 @@ class WorkEntry:
     def path(self) -> str:
         """The address of its page."""
         return f"/{self.kind}s/{self.id}"
+
+
+def unix_s(instant: StoredInstant) -> float:
+    """Return an instant of the database, which is UTC, in seconds since 1970."""
+    when = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from vgrads.portal.records.reader import RecordReader
@@ -17,7 +16,7 @@ from vgrads.portal.web.set_display import (
     display_state,
     read_summary,
 )
-from vgrads.portal.web.work_entry import NewestRun, StoredInstant, WorkEntry
+from vgrads.portal.web.work_entry import NewestRun, WorkEntry, unix_s
 
 _MOST_CACHED = 200_000
 _CHUNK = 500
@@ -95,7 +94,7 @@ class Overview:
             id=id_,
             name=name,
             owner=owner,
-            created=created,
+            created_s=unix_s(created),
             promise=promise,
             run=run,
             state=display,
@@ -135,9 +134,3 @@ class Overview:
             names = ", ".join(f":{name}" for name in values)
             results += self._reader.rows(f"{query} ({names})", **values)
         return results
-
-
-def unix_s(instant: StoredInstant) -> float:
-    """Return an instant of the database, which is UTC, in seconds since 1970."""
-    when = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +39,8 @@ class BagEntry:
     archived_s: float | None = None
 
 
-_SELECT = f"SELECT {', '.join(field.name for field in fields(BagEntry))} FROM bag"
+_NAMES = [field.name for field in fields(BagEntry)]
+_SELECT = f"SELECT {', '.join(_NAMES)} FROM bag"
 
 
 def get_bag(reader: RecordReader, bag_id: str) -> BagEntry:
@@ -91,8 +92,9 @@ def unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
 
 
 def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
-    stored = [BagEntry(*row) for row in reader.rows(f"{_SELECT} {which}", **values)]
-    return [replace(bag, created=as_instant(bag.created)) for bag in stored]
+    at = _NAMES.index("created")
+    rows = reader.rows(f"{_SELECT} {which}", **values)
+    return [BagEntry(*(*row[:at], as_instant(row[at]), *row[at + 1 :])) for row in rows]
 
 
 def bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Annotated, Any, Literal
@@ -37,7 +37,7 @@ from vgrads.portal.web.set_display import (
     seconds_left,
 )
 from vgrads.portal.web.work_entry import WorkEntry
-from vgrads.portal.web.work_overview import CurrentPromise, Overview, unix_s
+from vgrads.portal.web.work_overview import CurrentPromise, Overview
 
 Json = dict[str, Any]
 Order = Literal["attention", "newest", "due", "name", "owner", "probability"]
@@ -120,8 +120,9 @@ def _list(
         whole = [entry for entry in whole if entry.kind == choice["kind"]]
     entries = [entry for entry in whole if entry.archived == bool(choice["archived"])]
     counts = Counter(entry.state.word for entry in entries)
-    matching = [entry for entry in entries if _matches(entry, choice["find"])]
-    shown = Counter(entry.state.word for entry in matching)
+    words = choice["find"].casefold().split()
+    matching = [entry for entry in entries if _matches(entry, words)] if words else [*entries]
+    shown = Counter(entry.state.word for entry in matching) if words else counts
     if choice["state"]:
         matching = [entry for entry in matching if entry.state.word == choice["state"]]
     matching.sort(key=_KEYS[choice["order"]])
@@ -168,21 +169,22 @@ def _group(entry: WorkEntry) -> int:
     return _GROUP_OF_RANK[entry.state.rank]
 
 
-def _matches(entry: WorkEntry, find: str) -> bool:
-    """Return True where all words occur in the name, the owner, or the id."""
+def _matches(entry: WorkEntry, words: Sequence[str]) -> bool:
+    """Return True where all words, folded, occur in the name, the owner, or the id."""
     text = f"{entry.name} {entry.owner} {entry.id}".casefold()
-    return all(word in text for word in find.casefold().split())
+    return all(word in text for word in words)
 
 
 def _attention(entry: WorkEntry) -> tuple[int, int, float]:
     """What needs attention first: within a group the least probable, then the first due, then the
     newest."""
-    group, rank = _group(entry), entry.state.rank
+    rank = entry.state.rank
+    group = _GROUP_OF_RANK[rank]
     if entry.state in (FAILING, CANNOT_BE_MET, AT_RISK, INTERRUPTED):
         return group, rank, entry.probability or 0.0
     if entry.goes_on and entry.due_s is not None:
         return group, rank, entry.due_s
-    return group, rank if group == 0 else 9, -unix_s(entry.created)
+    return group, rank if group == 0 else 9, -entry.created_s
 
 
 def _due(entry: WorkEntry) -> float:
@@ -195,7 +197,7 @@ def _least_probable(entry: WorkEntry) -> float:
 
 _KEYS: dict[str, Callable[[WorkEntry], Any]] = {
     "attention": _attention,
-    "newest": lambda entry: -unix_s(entry.created),
+    "newest": lambda entry: -entry.created_s,
     "due": _due,
     "name": lambda entry: entry.name.casefold(),
     "owner": lambda entry: (entry.owner.casefold(), entry.name.casefold()),
