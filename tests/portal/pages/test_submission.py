@@ -268,9 +268,9 @@ def test_a_set_is_planned_on_the_chosen_sites_alone(client, gallery):
     names = re.findall(r'name="site" value="([^"]+)" checked', page)
     assert names == [site.name for site in gallery.catalog.sites]
     text = json.dumps(STORM | {"name": "on-two", "at_least": 1})
-    asked = ask(client, text, site=["", "kittyhawk", "mayhem"])
-    assert re.search(r'class="chance"><strong>[^<]*%</strong>\s+at no cost', asked)
-    assert re.findall(r'name="site" value="([^"]+)" checked', asked) == ["kittyhawk", "mayhem"]
+    shown = ask(client, text, site=["", "kittyhawk", "mayhem"])
+    assert re.search(r'class="chance"><strong>[^<]*%</strong>\s+at no cost', shown)
+    assert re.findall(r'name="site" value="([^"]+)" checked', shown) == ["kittyhawk", "mayhem"]
     form = form_of(text, site=["", "kittyhawk", "mayhem"]) | {"key": "two"}
     set_id = client.post("/submit", data=form, headers=PAGE).headers["location"].rpartition("/")[2]
     assert json.loads(gallery.sets.text(set_id, "options")) == {
@@ -317,9 +317,9 @@ def test_a_workflow_becomes_a_set_that_is_shown_before_it_is_submitted(client):
     text = html.unescape(re.search(r"<textarea[^>]*>(.*?)</textarea>", page.text, re.DOTALL)[1])
     assert text.lstrip().startswith("# From WfFormat: 6 tasks, 6 edges")
     assert "deadline: 3h" in text
-    asked = ask(client, workflow)
-    assert 'data-new="yes"' in asked
-    assert re.search(r'class="chance"><strong>', asked)
+    shown = ask(client, workflow)
+    assert 'data-new="yes"' in shown
+    assert re.search(r'class="chance"><strong>', shown)
     assert 'data-new="no"' in ask(client, text)
 
 
