@@ -276,6 +276,8 @@ def test_a_set_is_planned_on_the_chosen_sites_alone(client, gallery):
     assert json.loads(gallery.sets.text(set_id, "options")) == {
         "only_sites": ["kittyhawk", "mayhem"]
     }
+    again = client.get(f"/submit?like={set_id}", headers=PAGE).text
+    assert re.findall(r'name="site" value="([^"]+)" checked', again) == ["kittyhawk", "mayhem"]
     plan_stored_set(gallery.store, gallery.catalog, set_id)
     plan = json.loads(gallery.sets.text(set_id, "plan"))
     assert {slot["site"] for slot in plan["slots"]} <= {"kittyhawk", "mayhem"}

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, parse_duration
+from vgrads.operations.plans.requests import stored_options
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.reading.sites import usable
 from vgrads.portal.web.guard import Submitter
@@ -58,8 +59,10 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
         template: TemplateName = "storm",
     ) -> HTMLResponse:
         who = reader_of(request)
-        text = _stored_text(service, like, who) if like else _template(template)
-        form = SubmissionForm(text=text, key=secrets.token_hex(16))
+        key = secrets.token_hex(16)
+        form = SubmissionForm(text="" if like else _template(template), key=key)
+        if like:
+            form = _form_like(service, like, who, key)
         shown = ShownForm(form, offered_sites(service, who), chosen="" if like else template)
         return _page(request, shown)
 
@@ -119,12 +122,14 @@ def _template(name: str) -> str:
     return (embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
 
 
-def _stored_text(service: Service, set_id: str, who: Principal) -> str:
-    """Return the text of a set that is to be submitted again."""
+def _form_like(service: Service, set_id: str, who: Principal, key: str) -> SubmissionForm:
+    """Return the form of a set that is to be submitted again: its text, and its sites."""
     head = service.visible(set_id, who)
     document = json.loads(service.sets.text(head.id, "document"))
     stated = {name: value for name, value in document.items() if value not in (None, [], {})}
-    return json.dumps(stated, indent=2, ensure_ascii=False)
+    text = json.dumps(stated, indent=2, ensure_ascii=False)
+    only = stored_options(json.loads(service.sets.text(head.id, "options"))).only_sites
+    return SubmissionForm(text=text, key=key, site=list(only))
 
 
 async def _run_as_shown(
