@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -59,10 +60,7 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
         template: TemplateName = "storm",
     ) -> HTMLResponse:
         who = reader_of(request)
-        key = secrets.token_hex(16)
-        form = SubmissionForm(text="" if like else _template(template), key=key)
-        if like:
-            form = _form_like(service, like, who, key)
+        form = _form_like(service, like, who) if like else _form(_template(template))
         shown = ShownForm(form, offered_sites(service, who), chosen="" if like else template)
         return _page(request, shown)
 
@@ -122,14 +120,18 @@ def _template(name: str) -> str:
     return (embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
 
 
-def _form_like(service: Service, set_id: str, who: Principal, key: str) -> SubmissionForm:
+def _form(text: str, sites: Sequence[str] = ()) -> SubmissionForm:
+    return SubmissionForm(text=text, key=secrets.token_hex(16), site=list(sites))
+
+
+def _form_like(service: Service, set_id: str, who: Principal) -> SubmissionForm:
     """Return the form of a set that is to be submitted again: its text, and its sites."""
     head = service.visible(set_id, who)
     document = json.loads(service.sets.text(head.id, "document"))
     stated = {name: value for name, value in document.items() if value not in (None, [], {})}
     text = json.dumps(stated, indent=2, ensure_ascii=False)
     only = stored_options(json.loads(service.sets.text(head.id, "options"))).only_sites
-    return SubmissionForm(text=text, key=key, site=list(only))
+    return _form(text, only)
 
 
 async def _run_as_shown(
