@@ -17,9 +17,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from policies_load import measure_load
+from vgrads.policies.ads import LONGEST, MOST
 
 from vgrads.kernel.errors import InputError
-from vgrads.policies.ads import LONGEST, MOST
 from vgrads.policies.policy import Policy, job_ad, read_policy
 
 FIG3 = """

@@ -95,13 +95,6 @@ def test_a_picture_that_needs_an_extra_is_refused_before_any_work(lean, tmp_path
     assert not [path for path in tmp_path.iterdir() if path.suffix in (".pdf", ".html", ".svg")]
 
 
-def test_a_policy_is_refused_with_its_place(lean, write):
-    bag = write("bag.yaml", "name: b\ncommands: ['true']\npolicy: {Rank: Host.Memory}\n")
-    done, status = lean(["bags", "run", bag], ["bags", "status", "--json"])
-    assert f"{bag}: policy: a policy needs the extra 'policies'" in refused(done, "policies")
-    assert json.loads(status.stdout)["bags"] == []
-
-
 def test_a_site_of_a_dask_cluster_names_its_extra(lean, write):
     sites = write(
         "sites.toml",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.kernel.errors import InputError
-from vgrads.policies.ads import LONGEST, MOST, Expression
+from vgrads.policies.evaluation import LONGEST, MOST, Expression
 from vgrads.policies.names import in_order
 from vgrads.policies.patterns import PatternError, pattern_cost_ns
 from vgrads.policies.policy import ERROR, read_policy

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.policies import reference
 from tests.policies.test_policy_examples import BAD, BULK, FIG3, GOOD, TAIL, replicas
 from vgrads.kernel.errors import InputError
-from vgrads.policies.ads import LONGEST, MOST, constant
 from vgrads.policies.cost import FUNCTIONS, SHOWN
+from vgrads.policies.evaluation import LONGEST, MOST, constant
 from vgrads.policies.policy import ERROR, RESIDUALS, SLOTS, UNDEFINED, Policy, read_policy
 from vgrads.policies.slots import COUNTS, REMEMBERED
 from vgrads.policies.text import ExpressionSource, read_expression

@@ -32,12 +32,10 @@ from vgrads.kernel.documents import (
     validate,
 )
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.extras import MissingExtraError
 from vgrads.kernel.problems import Sourced
 from vgrads.kernel.units import format_count, parse_duration
 from vgrads.kernel.user_files import read_user_file
 from vgrads.policies.policy import SLOTS, Policy, read_policy
-from vgrads.policies.waiting import WaitingPolicy
 
 OPEN = "commands.ndjson"
 """File in the folder of an open bag: the commands received so far, each as a JSON string on a line.
@@ -280,9 +278,8 @@ class _Lists:
         return lines
 
 
-def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagSpec:
-    """Build the bag of a document; its files are searched in ``folder``. ``stored``: it was
-    accepted, so it waits where an extra for its policy is missing."""
+def build_bag(document: BagDocument, folder: Path) -> BagSpec:
+    """Build the bag of a document; its files are searched in ``folder``."""
     lists = _Lists(folder)
     commands = _commands(document, folder, lists)
     if not len(commands) and not document.open:
@@ -317,7 +314,7 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         env=dict(document.env),
         pass_env=document.pass_env,
         output_bytes=document.output_bytes,
-        policy=_stored_policy(document, folder) if stored else _policy(document, folder),
+        policy=_policy(document, folder),
         learns=document.copies == "learned",
         most_replicas=document.most_copies,
         tail_below=document.tail_below,
@@ -327,13 +324,6 @@ def build_bag(document: BagDocument, folder: Path, stored: bool = False) -> BagS
         python=document.functions.python if document.functions else None,
         notes=tuple(lists.notes),
     )
-
-
-def _stored_policy(document: BagDocument, folder: Path) -> Policy | None:
-    try:
-        return _policy(document, folder)
-    except MissingExtraError as error:
-        return WaitingPolicy(str(error))
 
 
 def _policy(document: BagDocument, folder: Path) -> Policy | None:

@@ -76,8 +76,6 @@ def _why_unserved(
     grids: Sequence[Mapping[str, object]],
     now_s: float,
 ) -> str:
-    if policy.waits_for:
-        return policy.waits_for
     late = _too_late(bag) if policy.has("Deadline") else ""
     if not bag.tasks.pending or bag.tasks.where:
         return late

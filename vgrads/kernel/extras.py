@@ -15,7 +15,7 @@ from vgrads.kernel.errors import InputError, SiteError
 
 MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "policies": ("classad2",),
+        "policies": (),
         "plots": ("matplotlib",),
         "dask": ("distributed",),
         "oidc": ("authlib", "joserfc", "requests"),

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from vgrads.kernel.units import format_count
-from vgrads.policies.ads import LONGEST, MOST
+from vgrads.policies.evaluation import LONGEST, MOST
 from vgrads.policies.patterns import PatternError, pattern_cost_ns
 from vgrads.policies.text import BRACKETS, DEEPEST, ExpressionSource, Node, in_a_row
 

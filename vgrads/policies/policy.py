@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vgrads.kernel.extras import require
-from vgrads.policies.ads import Expression, text_of
+from vgrads.policies.evaluation import Expression
 from vgrads.policies.names import SLOTS, STATE, in_order, job_ad, look_up
 from vgrads.policies.reading import Written, read_attributes_of, written_of
 from vgrads.policies.simplify import names_in, simplified
@@ -60,10 +59,8 @@ def read_policy(value: str | Mapping[str, Any], where: str) -> Policy:
     brackets or lines of ``A = …``.
 
     Attributes that are not slots are helpers, which slots may refer to. Raises InputError with the
-    attribute, line and column, MissingExtraError without the library of the language; ``where``:
-    the location of the whole policy.
+    attribute, line and column; ``where``: the location of the whole policy.
     """
-    require("policies", "a policy", where)
     attributes = read_attributes_of(value, where)
     return Policy(written_of(attributes, where), where)
 
@@ -72,10 +69,8 @@ class Policy:
     """The slots of a bag. Immutable except for its cache; used by one thread at a time.
 
     ``attributes``: all expressions as they were written; ``doubts``: warnings about expressions
-    that are allowed and may not be intended; ``waits_for``: why it cannot be evaluated yet.
+    that are allowed and may not be intended.
     """
-
-    waits_for = ""
 
     def __init__(self, written: Written, where: str) -> None:
         self.attributes: Mapping[str, str] = written.texts
@@ -124,7 +119,7 @@ class Policy:
         tree = self._trees.get(slot)
         if tree and not self._reads[slot].isdisjoint(values):
             tree = simplified(tree, values)
-            key = slot, text_of(tree, {})
+            key = slot, repr(tree)  # which distinguishes 1, 1.0 and true
         else:
             key = slot, ""
         if key not in self._slots:

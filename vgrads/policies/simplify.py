@@ -2,8 +2,7 @@
 
 Only rules of the language are used: a part that reads no names is evaluated; a decided condition is
 replaced by its branch; ``false && x`` is false and ``true || x`` is true for any x. Nothing else is
-changed, since an operand may be undefined or an error. (The library's own partial evaluation is not
-used: it works on ads around the expression, and names are flat here.)
+changed, since an operand may be undefined or an error.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vgrads.policies.ads import constant
+from vgrads.policies.evaluation import constant
 from vgrads.policies.text import Node
 from vgrads.policies.values import ERROR, UNDEFINED, Value
 

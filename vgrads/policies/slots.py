@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import floor, isfinite
 from typing import Any
 
-from vgrads.policies.ads import Expression
+from vgrads.policies.evaluation import Expression
 from vgrads.policies.names import in_order, look_up, taker
 from vgrads.policies.simplify import names_in
 from vgrads.policies.text import Node

@@ -2,9 +2,8 @@
 error messages.
 
 The grammar is that of the ClassAd reference manual (new syntax), without parts that a dispatch
-policy does not need: ClassAds within expressions, absolute names and comparisons of whole ads. The
-library that evaluates reports only that a text cannot be parsed; here the message has attribute,
-line and column, and shows the line. `#` begins a comment as `//` does.
+policy does not need: ClassAds within expressions, absolute names and comparisons of whole ads.
+Messages have attribute, line and column, and show the line. `#` begins a comment as `//` does.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LONGEST_TEXT = 16 * 1024
 DEEPEST = 200
 """Maximum depth of an expression, including its references."""
 BRACKETS = 120
-"""Maximum number of levels that need their own brackets; the library reads no more than 165."""
+"""Maximum number of levels that need their own brackets."""
 NESTED = 30
 """Maximum depth of nested brackets."""
 

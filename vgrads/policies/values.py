@@ -24,5 +24,7 @@ ERROR = Nothing.ERROR
 
 Value: TypeAlias = bool | int | float | str | Nothing | tuple[Any, ...] | None
 """A value in an ad or of an expression; None counts as undefined."""
+Operand: TypeAlias = Any
+"""A :data:`Value` of which an operator or function looks up the kind itself."""
 Ad: TypeAlias = Mapping[str, Any]
 """The ad of a node, job, queue or grid: names and plain values, lists and ads."""

@@ -264,7 +264,6 @@ class BagWork:
         for number, why in control_requests.stops.items():
             if number in manager.state.bags and not manager.state.bags[number].over:
                 manager.cancel(number, why)
-        bags.look_again()
         if self.extension is not None:
             self.extension.look(manager, fleet)
             bags.grow()

@@ -3,8 +3,7 @@ open."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,8 +29,6 @@ from vgrads.dispatch.storage.folder import (
 )
 from vgrads.dispatch.storage.retries import apply_requests
 
-_AGAIN_S = 3.0  # between attempts to read a policy that waits for an extra
-
 
 class ServedBags:
     """The bags that a manager serves. One that cannot be served fails, without effect on other
@@ -44,7 +41,6 @@ class ServedBags:
         self._folder, self._manager, self._own = folder, manager, own
         self._bags: dict[int, StoredBag] = {}
         self._open: dict[int, StoredBag] = {}
-        self._again_s = time.monotonic() + _AGAIN_S
 
     @property
     def documents(self) -> list[BagDocument]:
@@ -88,20 +84,6 @@ class ServedBags:
         """Close the files of all bags."""
         for bag in self._bags.values():
             bag.rest()
-
-    def look_again(self) -> None:
-        """Read policies again that waited for an extra, now and then."""
-        if time.monotonic() < self._again_s:
-            return
-        self._again_s = time.monotonic() + _AGAIN_S
-        for bag in waiting_bags(self._bags):
-            self._serve(bag.number, partial(self._read_again, bag))
-
-    def _read_again(self, bag: StoredBag) -> None:
-        if read_again(self._folder, self._bags, bag):
-            now = self._bags[bag.number]
-            self._manager.core.attach(bag.number, self._with_own_values(now))
-            self._manager.notify()
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Drop waiting tasks of these bags on request."""
@@ -188,25 +170,6 @@ class ServedBags:
             manager.notify()
 
 
-def waiting_bags(bags: Mapping[int, StoredBag]) -> list[StoredBag]:
-    """Return the bags whose policy waits for an extra."""
-    return [bag for bag in bags.values() if bag.waits_for]
-
-
-def idle(core: Core, bags: Mapping[int, StoredBag]) -> bool:
+def idle(core: Core) -> bool:
     """True if no bag has tasks that could run now."""
-    waiting = {bag.number for bag in waiting_bags(bags)}
-    return all(bag.tasks.over or bag.number in waiting for bag in core.serving)
-
-
-def read_all_again(folder: Path, bags: dict[int, StoredBag], core: Core) -> None:
-    """Read the policies that wait for an extra again, and use those that can be evaluated now."""
-    for bag in waiting_bags(bags):
-        if read_again(folder, bags, bag):
-            core.attach(bag.number, bags[bag.number].bag)
-
-
-def read_again(folder: Path, bags: dict[int, StoredBag], bag: StoredBag) -> bool:
-    """Read the policy of a bag again, and replace the bag; True if it does not wait any more."""
-    bags[bag.number] = read = bag.with_policy_of(open_bag(folder, bag.number))
-    return not read.waits_for
+    return all(bag.tasks.over for bag in core.serving)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from vgrads.api.bags.execution import ControlRequests, Watch
-from vgrads.api.bags.served import idle, read_all_again
+from vgrads.api.bags.served import idle
 from vgrads.api.bags.sites import places_of
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.wiring import Wiring, all_simulated, make_drivers
@@ -192,16 +192,15 @@ class VirtualBagWork:
         self._core.attach(number, bag.bag)
 
     def _control(self, clock: SimClock) -> bool:
-        if time.monotonic() - self._looked > _LOOK_S or idle(self._core, self._stored_bags):
+        if time.monotonic() - self._looked > _LOOK_S or idle(self._core):
             self._read_requests(clock)
-        while self._stay and not self._ended and idle(self._core, self._stored_bags):
-            time.sleep(_LOOK_S)  # new bags and extras arrive in real time
+        while self._stay and not self._ended and idle(self._core):
+            time.sleep(_LOOK_S)  # new bags arrive in real time
             self._read_requests(clock)
         return self._ended or all(bag.over for bag in self._core.serving)
 
     def _read_requests(self, clock: SimClock) -> None:
         control_requests = self.control_requests()
-        read_all_again(self.folder, self._stored_bags, self._core)
         fresh = [n for n in control_requests.new if n not in self._core.state.bags]
         for number in fresh:
             self._take(number)
@@ -222,8 +221,7 @@ class VirtualBagWork:
         for number, why in control_requests.stops.items():
             if number in self._core.state.bags and not self._core.state.bags[number].over:
                 self._core.cancel(number, clock.now(), why)
-        waiting = any(bag.waits_for for bag in self._stored_bags.values())
-        self._stay = control_requests.stay or waiting or any(b.open for b in self._core.serving)
+        self._stay = control_requests.stay or any(b.open for b in self._core.serving)
         self._report(clock, "working")
 
     def _report(self, clock: SimClock, state: str) -> None:

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from vgrads.bags.bag import BagSpec, Listed
@@ -51,15 +51,6 @@ class StoredBag:
     def _growing(self) -> GrowingCommands | None:
         lines = self.bag.commands.lines if isinstance(self.bag.commands, Listed) else None
         return lines if isinstance(lines, GrowingCommands) else None
-
-    @property
-    def waits_for(self) -> str:
-        """Return the missing extra that its policy waits for; empty where none is missing."""
-        return "" if self.bag.policy is None else self.bag.policy.waits_for
-
-    def with_policy_of(self, other: StoredBag) -> StoredBag:
-        """Return the bag with the policy of the same bag, read again."""
-        return replace(self, bag=replace(self.bag, policy=other.bag.policy))
 
     def added(self) -> int:
         """Return the number of commands added to an open bag since the last check."""
@@ -153,7 +144,7 @@ def open_bag(folder: Path, number: int) -> StoredBag:
     except (OSError, ValueError) as error:
         raise InputError(f"cannot be read: {error}", where=str(path / "document.json")) from error
     document = validate(BagDocument, stored["document"], str(path / "document.json"))
-    bag = build_bag(document, path / "given", stored=True)
+    bag = build_bag(document, path / "given")
     if is_of_blocks(path):
         return StoredBag(number, document, *blocks_bag(bag, path))
     files = FunctionFiles if document.functions else BagFiles

@@ -1,0 +1,445 @@
+"""Functions of the ClassAd language on values: see :mod:`vgrads.policies.evaluation`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from vgrads.policies.operators import (
+    BINARY,
+    as_int,
+    fold,
+    identical,
+    is_true,
+    truncated,
+    unknown,
+    wrap,
+)
+from vgrads.policies.values import ERROR, UNDEFINED, Operand
+
+_QUOTED = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\t": "\\t",
+    "\r": "\\r",
+    "\b": "\\b",
+    "\f": "\\f",
+}
+_NUMBER = re.compile(
+    r"\s*([+-]?)(0x[0-9a-f]+|inf(?:inity)?|nan|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)",
+    re.IGNORECASE | re.ASCII,
+)
+_COMPARED = ("<", "<=", "==", "!=", ">=", ">", "is", "isnt")
+_CLASSES = {
+    "[:alpha:]": "A-Za-z",
+    "[:digit:]": "0-9",
+    "[:alnum:]": "A-Za-z0-9",
+    "[:upper:]": "A-Z",
+    "[:lower:]": "a-z",
+    "[:space:]": r"\s",
+    "[:punct:]": r"!-/:-@\[-`{-~",
+    "[:xdigit:]": "0-9A-Fa-f",
+    "[:word:]": r"\w",
+    "[:blank:]": r" \t",
+}
+Function = Callable[..., Operand]
+
+
+def literal_text(value: Operand) -> str:
+    """Return a value as an expression of the language."""
+    if type(value) is str:
+        return f'"{"".join(_QUOTED.get(c, c) for c in value)}"'
+    return _text(value)
+
+
+def _text(value: Operand) -> str:
+    """Return a value as text: a text itself, others as they are written."""
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return _real_text(value)
+    if kind is tuple:
+        return f"{{ {','.join(map(literal_text, value))} }}"
+    return str(value.value) if value in (UNDEFINED, ERROR) else str(value)
+
+
+def _real_text(value: float) -> str:
+    if not math.isfinite(value):
+        return f'real("{"NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"}")'
+    if value == 0:
+        return "-0.0" if math.copysign(1.0, value) < 0 else "0.0"
+    return f"{value:.15E}"
+
+
+def _number_of(value: Operand) -> float | int | None:
+    """Return a value as a number: of a text its beginning, as the C library reads it; None where
+    there is none."""
+    kind = type(value)
+    if kind is bool:
+        return int(value)
+    if kind in (int, float):
+        return value  # type: ignore[no-any-return]
+    match = _NUMBER.match(value) if kind is str else None
+    if match is None:
+        return None
+    sign, digits = match[1], match[2].lower()
+    number = float(int(digits, 16)) if digits.startswith("0x") else float(digits)
+    return -number if sign == "-" else number
+
+
+def _pass_nothing(function: Function) -> Function:
+    """Return a function of which an undefined argument is undefined, and an error one."""
+
+    def apply(value: Operand) -> Operand:
+        return value if value is UNDEFINED or value is ERROR else function(value)
+
+    return apply
+
+
+def _size(value: Operand) -> Operand:
+    return len(value.encode()) if type(value) is str else _len_of(value)
+
+
+def _len_of(value: Operand) -> Operand:
+    return len(value) if type(value) is tuple else ERROR
+
+
+def _is(kind: type) -> Function:
+    return lambda value: type(value) is kind
+
+
+def _int(value: Operand) -> Operand:
+    number = _number_of(value)
+    return ERROR if number is None else number if type(number) is int else truncated(number)
+
+
+def _real(value: Operand) -> Operand:
+    number = _number_of(value)
+    return ERROR if number is None else float(number)
+
+
+def _bool(value: Operand) -> Operand:
+    if type(value) is str:
+        return {"true": True, "false": False}.get(value.lower(), UNDEFINED)
+    return is_true(value)
+
+
+def _whole(rounding: Callable[[float], Operand]) -> Function:
+    def apply(value: Operand) -> Operand:
+        number = _number_of(value)
+        if number is None:
+            return ERROR
+        if type(number) is int:
+            return number
+        return truncated(rounding(number)) if math.isfinite(number) else truncated(number)
+
+    return apply
+
+
+def _pow(base: Operand, exponent: Operand) -> Operand:
+    left, right = _number_of(base), _number_of(exponent)
+    if left is None or right is None:
+        return ERROR
+    result = _power(float(left), float(right))
+    both = type(base) is int and type(exponent) is int
+    return truncated(result + 0.5) if both and right >= 0 else result
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    except ValueError:  # a negative number to a fraction, or 0 to a negative number
+        return math.inf if base == 0 else math.nan
+
+
+def _quantize(value: Operand, step: Operand) -> Operand:
+    number = _number_of(value)
+    if number is None:
+        return ERROR
+    if type(step) is tuple:
+        if not step:
+            return value
+        for item in step:
+            least = _number_of(item)
+            if least is None:
+                return ERROR
+            if least >= number:
+                return item
+        step = step[-1]
+    base = _number_of(step)
+    if base is None:
+        return ERROR
+    if base == 0:
+        return value
+    if type(value) is int and type(step) is int:
+        return wrap(int_quotient(wrap(value + step - 1), step) * step)
+    parts = number / base
+    return math.copysign(float(math.ceil(parts)), parts) * float(base)
+
+
+def int_quotient(left: int, right: int) -> int:
+    """Return a quotient without its fraction."""
+    whole = abs(left) // abs(right)
+    return whole if (left < 0) == (right < 0) else -whole
+
+
+def _of_numbers(combine: Callable[[list[Operand]], Operand]) -> Function:
+    """Return a function of a list of numbers, of which undefined ones are left out."""
+
+    def apply(items: Operand) -> Operand:
+        if type(items) is not tuple:
+            return ERROR
+        numbers = [item for item in items if item is not UNDEFINED]
+        if any(type(item) not in (int, float, bool) for item in numbers):
+            return ERROR
+        return combine(numbers)
+
+    return _pass_nothing(apply)
+
+
+def _sum(numbers: list[Operand]) -> Operand:
+    if not numbers:
+        return 0
+    result = numbers[0]
+    for number in numbers[1:]:
+        result = BINARY["+"](result, number)
+    return result
+
+
+def _avg(numbers: list[Operand]) -> Operand:
+    return float(_sum(numbers)) / len(numbers) if numbers else 0
+
+
+def _extreme(choose: Callable[[list[Operand]], Operand]) -> Callable[[list[Operand]], Operand]:
+    def combine(numbers: list[Operand]) -> Operand:
+        if len(numbers) < 2:
+            return numbers[0] if numbers else UNDEFINED
+        is_real = any(type(number) is float for number in numbers)
+        return float(choose(numbers)) if is_real else int(choose(numbers))
+
+    return combine
+
+
+def _in_list(is_same: Function) -> Function:
+    def apply(value: Operand, items: Operand) -> Operand:
+        if type(items) is not tuple:
+            return UNDEFINED if items is UNDEFINED else ERROR
+        if type(value) is tuple:
+            return ERROR
+        return any(is_same(item, value) is True for item in items)
+
+    return apply
+
+
+def _member(value: Operand, items: Operand) -> Operand:
+    if value is UNDEFINED or items is UNDEFINED:
+        return UNDEFINED
+    return ERROR if value is ERROR else _in_list(BINARY["=="])(value, items)
+
+
+def _comparison(decides: bool) -> Function:
+    """Return anyCompare (one that is true decides) or allCompare (one that is not)."""
+
+    def apply(sign: Operand, items: Operand, target: Operand) -> Operand:
+        if sign is UNDEFINED:
+            return UNDEFINED
+        if sign not in _COMPARED:
+            return ERROR
+        if type(items) is not tuple:
+            return UNDEFINED if items is UNDEFINED else ERROR
+        for item in items:
+            result = BINARY[sign](item, target)
+            if result is ERROR:
+                return ERROR
+            if (result is True) is decides:
+                return decides
+        return not decides
+
+    return apply
+
+
+def _strcat(*values: Operand) -> Operand:
+    for value in values:
+        if value is UNDEFINED or value is ERROR:
+            return value
+    return "".join(map(_text, values))
+
+
+def _substr(text: Operand, first: Operand, count: Operand = None) -> Operand:
+    arguments = (text, first) if count is None else (text, first, count)
+    if UNDEFINED in arguments:
+        return UNDEFINED
+    if type(text) is not str or any(type(number) is not int for number in arguments[1:]):
+        return ERROR
+    whole = text.encode()
+    size = len(whole)
+    first = as_int(first)
+    begin = max(0, size + first) if first < 0 else min(first, size)
+    length = size if count is None else as_int(count)
+    end = size + length if length < 0 else begin + length
+    try:
+        return whole[begin : max(begin, min(end, size))].decode()
+    except UnicodeDecodeError:
+        return ERROR
+
+
+def _of_texts(compare: Callable[[str, str], Operand]) -> Function:
+    def apply(left: Operand, right: Operand) -> Operand:
+        if left is UNDEFINED or right is UNDEFINED:
+            return UNDEFINED
+        if left is ERROR or right is ERROR:
+            return ERROR
+        return compare(_text(left), _text(right))
+
+    return apply
+
+
+def _order(left: bytes, right: bytes) -> int:
+    return (left > right) - (left < right)
+
+
+_SHAPES = "x10"  # another character, a digit, a zero
+_STATES = {  # of a common beginning, by its last character: how the next one continues it
+    "N": {"x": "N", "1": "I", "0": "Z"},
+    "I": {"x": "N", "1": "I", "0": "I"},
+    "F": {"x": "N", "1": "F", "0": "F"},
+    "Z": {"x": "N", "1": "F", "0": "Z"},
+}
+
+
+def _shape(character: int) -> str:
+    return "0" if character == 48 else "1" if 49 <= character <= 57 else "x"
+
+
+def version_order(left: str, right: str) -> int:
+    """Compare texts with numbers in them as the C library's strverscmp does: numbers by their
+    value, those with leading zeros as fractions. Return the difference of the characters at the
+    first place that differs, or that of the lengths where these decide."""
+    a, b = left.encode() + b"\0", right.encode() + b"\0"
+    state, at = "N", 0
+    while a[at] == b[at]:
+        if a[at] == 0:
+            return 0
+        state = _STATES[state][_shape(a[at])]
+        at += 1
+    kinds, difference = _shape(a[at]) + _shape(b[at]), a[at] - b[at]
+    begins = state == "N" and "x" not in kinds
+    if state == "Z" or (begins and "0" in kinds):
+        zeros = _zeros(b, at) - _zeros(a, at)
+        if zeros or state == "Z":
+            return zeros or difference
+    if state == "I" or begins:
+        return _digits(a, at) - _digits(b, at) or difference
+    return difference
+
+
+def _digits(text: bytes, at: int) -> int:
+    """Return how many digits follow."""
+    count = 0
+    while 48 <= text[at + count] <= 57:
+        count += 1
+    return count
+
+
+def _zeros(text: bytes, at: int) -> int:
+    """Return how many zeros follow, with the digit after them."""
+    count = 0
+    while text[at + count] == 48:
+        count += 1
+    return count + (48 <= text[at + count] <= 57)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str, options: str) -> re.Pattern[bytes] | None:
+    """Compile a pattern, as it works on bytes; None where it is none."""
+    for name, members in _CLASSES.items():
+        pattern = pattern.replace(name, members)
+    flags = re.NOFLAG
+    for letter, flag in (("i", re.I), ("m", re.M), ("s", re.S), ("x", re.X)):
+        if letter in options:
+            flags |= flag
+    try:
+        return re.compile(pattern.encode(), flags)
+    except re.error:
+        return None
+
+
+def _regexp(pattern: Operand, text: Operand, options: Operand = "") -> Operand:
+    if (nothing := unknown(pattern, text, options)) is not None:
+        return nothing
+    if type(pattern) is not str or type(text) is not str or type(options) is not str:
+        return ERROR
+    compiled = _pattern(pattern, options)
+    return ERROR if compiled is None else compiled.search(text.encode()) is not None
+
+
+def _regexp_member(pattern: Operand, items: Operand, options: Operand = "") -> Operand:
+    if (nothing := unknown(pattern, items, options)) is not None:
+        return nothing
+    if type(pattern) is not str or type(items) is not tuple or type(options) is not str:
+        return ERROR
+    compiled, missing = _pattern(pattern, options), False
+    for item in items:
+        if item is UNDEFINED:
+            missing = True
+        elif type(item) is not str:
+            return ERROR
+        elif compiled is not None and compiled.search(item.encode()):
+            return True
+    return UNDEFINED if missing else False
+
+
+def _fold_ascii(change: Callable[[bytes], bytes]) -> Function:
+    return _pass_nothing(lambda value: change(_text(value).encode()).decode())
+
+
+FUNCTIONS_OF: Mapping[str, tuple[int, int, Function]] = {
+    "regexp": (2, 3, _regexp),
+    "regexpmember": (2, 3, _regexp_member),
+    "member": (2, 2, _member),
+    "identicalmember": (2, 2, _in_list(identical)),
+    "anycompare": (3, 3, _comparison(True)),
+    "allcompare": (3, 3, _comparison(False)),
+    "sum": (1, 1, _of_numbers(_sum)),
+    "avg": (1, 1, _of_numbers(_avg)),
+    "min": (1, 1, _of_numbers(_extreme(min))),
+    "max": (1, 1, _of_numbers(_extreme(max))),
+    "size": (1, 1, _pass_nothing(_size)),
+    "isundefined": (1, 1, lambda value: value is UNDEFINED),
+    "iserror": (1, 1, lambda value: value is ERROR),
+    "isstring": (1, 1, _is(str)),
+    "isinteger": (1, 1, _is(int)),
+    "isreal": (1, 1, _is(float)),
+    "isboolean": (1, 1, _is(bool)),
+    "islist": (1, 1, _is(tuple)),
+    "int": (1, 1, _pass_nothing(_int)),
+    "real": (1, 1, _pass_nothing(_real)),
+    "string": (1, 1, _pass_nothing(_text)),
+    "bool": (1, 1, _pass_nothing(_bool)),
+    "floor": (1, 1, _whole(math.floor)),
+    "ceiling": (1, 1, _whole(math.ceil)),
+    "round": (1, 1, _whole(round)),
+    "pow": (2, 2, _pow),
+    "quantize": (2, 2, _quantize),
+    "strcat": (1, 20, _strcat),
+    "substr": (2, 3, _substr),
+    "strcmp": (2, 2, _of_texts(lambda a, b: _order(a.encode(), b.encode()))),
+    "stricmp": (2, 2, _of_texts(lambda a, b: _order(fold(a), fold(b)))),
+    "toupper": (1, 1, _fold_ascii(bytes.upper)),
+    "tolower": (1, 1, _fold_ascii(bytes.lower)),
+    "versioncmp": (2, 2, _of_texts(version_order)),
+    "versiongt": (2, 2, _of_texts(lambda a, b: version_order(a, b) > 0)),
+    "versionge": (2, 2, _of_texts(lambda a, b: version_order(a, b) >= 0)),
+    "versionlt": (2, 2, _of_texts(lambda a, b: version_order(a, b) < 0)),
+    "versionle": (2, 2, _of_texts(lambda a, b: version_order(a, b) <= 0)),
+    "versioneq": (2, 2, _of_texts(lambda a, b: version_order(a, b) == 0)),
+}
+"""Functions by their names in lower case, with the number of their arguments."""
