@@ -111,7 +111,9 @@ def publish_pool(store, name, owner):
 
 def form_in(page, button):
     """The address and the hidden fields of the form with this button, as a browser sends them."""
-    for action, inside in re.findall(r'<form method="post" action="([^"]+)">(.*?)</form>', page):
+    for action, inside in re.findall(
+        r'<form method="post" action="([^"]+)">(.*?)</form>', page, re.DOTALL
+    ):
         if f">{button}</button>" in inside:
             hidden = r'<input type="hidden" name="(\w+)" value="([^"]*)">'
             return action, dict(re.findall(hidden, inside))

@@ -18,6 +18,7 @@ from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.execmgr.tasks.output import tail
+from vgrads.kernel.units import format_chance
 from vgrads.portal.charts.exports import export
 from vgrads.portal.charts.gantt import STATE_COLOURS, readable, render_svg, workflow_colours
 from vgrads.portal.charts.layout import (
@@ -27,7 +28,7 @@ from vgrads.portal.charts.layout import (
     planned_bars,
     planned_lanes,
 )
-from vgrads.portal.charts.pages import hours, share
+from vgrads.portal.charts.pages import hours
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -414,7 +415,7 @@ def test_waits_are_reported_in_hours(seconds, message):
 
 
 def test_nothing_is_reported_as_certain():
-    assert [share(p).replace("\u202f", " ") for p in (1.0, 0.999, 0.967, 0.001, 0.0)] == [
+    assert [format_chance(p).replace("\u202f", " ") for p in (1.0, 0.999, 0.967, 0.001, 0.0)] == [
         "over 99 %",
         "over 99 %",
         "97 %",

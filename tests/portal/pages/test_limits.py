@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.portal.pages.test_page_states import PAGE
-from vgrads.portal.charts.pages import share
+from vgrads.kernel.units import format_chance
 from vgrads.portal.web.sets.limits import limit_in_words
 
 SLOTS = {"slow": 0.2, "fast": 0.8, "sure": 0.99}
@@ -60,7 +60,7 @@ def test_a_set_below_its_request_says_what_limits_it(client, gallery):
     set_id = gallery.ids["below"]
     page = client.get(f"/sets/{set_id}", headers=PAGE).text
     by_workflow = json.loads(gallery.sets.text(set_id, "plan"))["promise"]["by_workflow"]
-    lowest = share(min(by_workflow.values()))
+    lowest = format_chance(min(by_workflow.values()))
     assert "What limits it: the least probable of the 8 workflows needed, " in page
     assert f"is in time with {lowest}; " in page
     for other in ("planned", "impossible", "met", "at-risk"):
