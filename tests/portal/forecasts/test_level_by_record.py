@@ -79,7 +79,7 @@ def test_what_the_level_answers_is_no_warning_but_where_no_instant_reaches_it_is
     assert refused["level"] == pytest.approx(0.998)
     assert refused["submit_in_s"] is None
     assert "No submission reaches probability 0.998" in text
-    assert "No instant reaches probability 0.998" in page
+    assert "No instant reaches a probability of 99.8 %" in page
 
 
 @pytest.mark.parametrize(

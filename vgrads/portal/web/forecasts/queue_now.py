@@ -185,7 +185,7 @@ def submission_sentence(best: Json, start: Markup, probability: float, level: fl
             else " has 0"
         )
         return Markup("No instant reaches a probability of {} of a start {}: the best{}.").format(
-            format_chance(level), start, reaches
+            f"{100 * level:.3g}\u202f%", start, reaches
         )
     when = "now"
     if best["until"]:
