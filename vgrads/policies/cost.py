@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from vgrads.kernel.units import format_count
 from vgrads.policies.evaluation import LONGEST, MOST
+from vgrads.policies.functions import FUNCTIONS_OF
 from vgrads.policies.patterns import PatternError, pattern_cost_ns
 from vgrads.policies.text import BRACKETS, DEEPEST, ExpressionSource, Node, in_a_row
 
@@ -26,55 +27,14 @@ MOST_PARTS = 4_000
 NAME_NS = 30_000.0
 """Time to insert the longest list that a name may refer to."""
 
-REGEXPS = {"regexp": (2, 3), "regexpmember": (2, 3)}
-LISTS = {
-    "member": (2, 2),
-    "identicalmember": (2, 2),
-    "anycompare": (3, 3),
-    "allcompare": (3, 3),
-    "sum": (1, 1),
-    "avg": (1, 1),
-    "min": (1, 1),
-    "max": (1, 1),
-}
+REGEXPS = ("regexp", "regexpmember")
+LISTS = ("member", "identicalmember", "anycompare", "allcompare", "sum", "avg", "min", "max")
 WHOLE = {*LISTS, "strcat", "string", "toupper", "tolower"}
 """Functions that process a list with all its texts."""
-FUNCTIONS = (
-    REGEXPS
-    | LISTS
-    | {
-        "size": (1, 1),
-        "isundefined": (1, 1),
-        "iserror": (1, 1),
-        "isstring": (1, 1),
-        "isinteger": (1, 1),
-        "isreal": (1, 1),
-        "isboolean": (1, 1),
-        "islist": (1, 1),
-        "int": (1, 1),
-        "real": (1, 1),
-        "string": (1, 1),
-        "bool": (1, 1),
-        "floor": (1, 1),
-        "ceiling": (1, 1),
-        "round": (1, 1),
-        "pow": (2, 2),
-        "quantize": (2, 2),
-        "ifthenelse": (3, 3),
-        "strcat": (1, 20),
-        "substr": (2, 3),
-        "strcmp": (2, 2),
-        "stricmp": (2, 2),
-        "toupper": (1, 1),
-        "tolower": (1, 1),
-        "versioncmp": (2, 2),
-        "versiongt": (2, 2),
-        "versionge": (2, 2),
-        "versionlt": (2, 2),
-        "versionle": (2, 2),
-        "versioneq": (2, 2),
-    }
-)
+FUNCTIONS = {
+    "ifthenelse": (3, 3),  # evaluated as a condition
+    **{name: (least, most) for name, (least, most, _) in FUNCTIONS_OF.items()},
+}
 """Functions by their lower-case names, with the number of their arguments."""
 SHOWN = (
     "regexp",

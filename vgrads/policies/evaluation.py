@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vgrads.policies.functions import FUNCTIONS_OF, literal_text
+from vgrads.policies.functions import FUNCTIONS_OF
 from vgrads.policies.operators import BINARY, UNARY, is_true, subscript
 from vgrads.policies.text import Node
 from vgrads.policies.values import ERROR, UNDEFINED, Operand, Value
@@ -140,8 +140,3 @@ def _call(name: str, parts: Sequence[Compiled]) -> Compiled:
     if not least <= len(parts) <= most:
         return lambda _: ERROR
     return lambda values: function(*[part(values) for part in parts])
-
-
-def literal(value: Value) -> str:
-    """Return a value as an expression."""
-    return literal_text(value)

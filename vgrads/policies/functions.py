@@ -180,15 +180,9 @@ def _quantize(value: Operand, step: Operand) -> Operand:
     if base == 0:
         return value
     if type(value) is int and type(step) is int:
-        return wrap(int_quotient(wrap(value + step - 1), step) * step)
+        return BINARY["*"](BINARY["/"](wrap(value + step - 1), step), step)
     parts = number / base
     return math.copysign(float(math.ceil(parts)), parts) * float(base)
-
-
-def int_quotient(left: int, right: int) -> int:
-    """Return a quotient without its fraction."""
-    whole = abs(left) // abs(right)
-    return whole if (left < 0) == (right < 0) else -whole
 
 
 def _of_numbers(combine: Callable[[list[Operand]], Operand]) -> Function:
