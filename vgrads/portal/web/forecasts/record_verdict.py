@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from vgrads.portal.charts.curves import GREY, Curve, CurveChart, curves_svg
 Json = Mapping[str, Any]
 _FEW = 20
 """Bounds below which their share says little."""
-_Z = 1.96  # standard deviations on either side of 95 % of a normal distribution
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,18 @@ def reliability_chart(rows: list[Json], what: str) -> str:
     if not counted:
         return ""
     points = [(row["stated"], row["observed"]) for row in counted]
-    intervals = [(row["stated"], *_wilson(row["observed"], row["statements"])) for row in counted]
+    # imported late: it loads much, and few look at the curves
+    from statsmodels.stats.proportion import proportion_confint
+
+    intervals = [
+        (
+            row["stated"],
+            *proportion_confint(
+                round(row["observed"] * row["statements"]), row["statements"], method="wilson"
+            ),
+        )
+        for row in counted
+    ]
     chart = CurveChart(
         title=f"{what}: stated and come true",
         x_label="stated probability",
@@ -70,14 +79,6 @@ def reliability_chart(rows: list[Json], what: str) -> str:
         x_is_time=False,
     )
     return curves_svg([chart])
-
-
-def _wilson(share: float, count: int) -> tuple[float, float]:
-    """Return the ends of the 95 % interval of a share of so many."""
-    middle = (share + _Z**2 / (2 * count)) / (1 + _Z**2 / count)
-    spread = math.sqrt(share * (1 - share) / count + (_Z / (2 * count)) ** 2)
-    half = _Z * spread / (1 + _Z**2 / count)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
 
 
 def chart_of(score: Json) -> str:
