@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     second_try.begin(config)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first."""
     scheduling.ordered(items)

@@ -29,9 +29,12 @@ APART = (
 )
 """Files of long tests that share nothing dear: these need not go to one worker."""
 
+_OF_GALLERY = (
+    *("alternatives", "api_page", "bag_answer", "gallery", "history", "limits", "states"),
+    *("submission", "tasks"),
+)
 TOGETHER = {
-    "tests/portal/pages/test_gallery.py": "the gallery is made",
-    "tests/portal/pages/test_states.py": "the gallery is made",
+    **{f"tests/portal/pages/test_{name}.py": "the gallery is made" for name in _OF_GALLERY},
     "tests/house/test_counts.py": "every program is parsed",
     "tests/house/test_extras.py": "every program is parsed",
     "tests/house/test_house.py": "every program is parsed",
@@ -53,7 +56,11 @@ class Scheduling(LoadFileScheduling):
 
 
 def ordered(items: list[pytest.Item]) -> None:
-    """Grid Engine's tests first, then the long ones, then the others as they are found."""
+    """Grid Engine's tests first, then the long ones, then the others as they are found. What needs
+    a set in every state is of ``make test-more``: running these takes two minutes."""
+    for item in items:
+        if "gallery" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.more)
 
     def rank(item: pytest.Item) -> int:
         file = item.nodeid.split("::", 1)[0]

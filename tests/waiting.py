@@ -14,6 +14,7 @@ def until(
 ) -> None:
     """Return when ``done`` says so; AssertionError if it does not in time, telling ``what`` as it
     is by then."""
+    assert not isinstance(what, int | float), "the seconds are the third argument"
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end, f"{what() if callable(what) else what} did not come about"

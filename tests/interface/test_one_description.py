@@ -24,7 +24,7 @@ from vgrads.operations.plans.requests import (
 )
 from vgrads.portal.cli.options import app
 from vgrads.portal.client import Client
-from vgrads.portal.main import load_commands
+from vgrads.portal.main import COMMANDS, load_commands
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
@@ -54,6 +54,12 @@ def test_every_planning_option_is_in_every_interface():
     assert words <= set(inspect.signature(Client.submit).parameters)
     names = {parameter.name for parameter in _command("plan").params}
     assert words <= names and words <= {parameter.name for parameter in _command("run").params}
+
+
+def test_each_command_is_found_without_importing_all_others():
+    load_commands([])
+    named = {name for names in COMMANDS.values() for name in names}
+    assert named == set(typer.main.get_command(app).commands)
 
 
 def _command(name):

@@ -28,7 +28,8 @@ COMMANDS = {
     "cli.plans.commands": ("demo", "study"),
     "cli.plans.init_commands": ("init",),
     "cli.generated.runs": (
-        *("resume", "retry", "cancel", "archive", "status", "logs", "top", "explain", "gantt"),
+        *("resume", "retry", "change", "cancel", "archive"),
+        *("status", "logs", "top", "explain", "gantt"),
     ),
     "cli.plans.convert_commands": ("convert",),
     "cli.generated.pools": ("pool",),

@@ -87,7 +87,9 @@ def test_every_interface_sees_the_queue_of_slurm_and_asks_it_once(
     query = "procs=8&walltime_s=600"
     address = "/v1/sites/toy/queues/batch"
     with TestClient(app, base_url="http://127.0.0.1") as client:
-        until(lambda: client.get(f"{address}/bound").json()["method"] == "state", 120)
+        until(
+            lambda: client.get(f"{address}/bound").json()["method"] == "state", "the state", 120.0
+        )
         until(lambda: client.get(f"{address}/bound").json()["queue_view"]["source"] == "site")
         command = vgrads("bound", "toy/batch", *job, "--json").json
         view = command["queue_view"]

@@ -1,14 +1,12 @@
 """Many questions in one call, and the ranking of queues."""
 
-from functools import partial
-
 import pytest
 from fastapi.testclient import TestClient
 
 from tests.conftest import DATA
+from tests.portal.forecasts.learning import learn
 from tests.portal.forecasts.logs_that_grow import JOBS, write_log
 from tests.portal.forecasts.test_scores import SITES, waits
-from tests.waiting import until
 from vgrads.portal.jobs.supervisor import Places
 from vgrads.portal.web.app import make_app
 from vgrads.portal.web.service import Bounds
@@ -65,8 +63,7 @@ def test_answers_are_those_of_single_questions_in_their_order(client, sites):
     service = client.app.state.service
     queue = load_catalog(sites).site("here").queues[0]
     # a state that is learned between the questions would change their answers
-    service.learned.find(queue.history, queue.of_log)
-    until(partial(service.learned.settled, queue.history, queue.of_log), 120)
+    learn(service.learned, queue)
     shapes = [{"procs": n, "walltime_s": 600.0 * n} for n in (4, 1, 9)]
     shapes.append({"procs": 1, "walltime_s": 0.0})
     answer = ask(client, *(question(**s) for s in shapes), within_s=[60, 600], quantiles=[0.9])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 
 from tests.logs import make_log, queued_log
+from tests.portal.forecasts.learning import learn
 from tests.portal.forecasts.logs_that_grow import UNIX_START, scored, swf
-from tests.waiting import until
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.operations.queue_questions import JobLimits
 from vgrads.portal.charts import queue_record
@@ -71,7 +71,7 @@ def text_of(client, queue, wishes=""):
     entry = client.queues[queue]
     if entry.history:
         client.get(f"/sites/m/{queue}", headers=PAGE)
-        until(lambda: client.learned.settled(entry.history, entry.of_log), 120)
+        learn(client.learned, entry)
     answer = client.get(f"/sites/m/{queue}{wishes}", headers=PAGE)
     assert answer.status_code == 200
     return answer.text.replace("\u202f", " ")
@@ -352,8 +352,7 @@ def test_a_record_has_one_word_and_one_colour(bounds, share, warning, word, tone
 def test_all_queues_are_in_one_table_with_the_jobs_that_they_permit(client):
     client.get("/sites", headers=PAGE)
     for queue in ("all", "few"):
-        entry = client.queues[queue]
-        until(lambda e=entry: client.learned.settled(e.history, e.of_log), 120)
+        learn(client.learned, client.queues[queue])
     page = client.get("/sites", headers=PAGE).text.replace("\u202f", " ")
     rows = re.findall(r"<tr>\s*<td><a href=.*?</tr>", page, re.DOTALL)
     assert [re.search(r"</b>/(\w+)</a>", row)[1] for row in rows] == ["all", "few", "none"]

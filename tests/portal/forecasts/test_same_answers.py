@@ -3,7 +3,6 @@ lists it."""
 
 import json
 import re
-from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 import vgrads as vgrads_package
 from tests.examples import examples
+from tests.portal.forecasts.learning import learn
 from tests.portal.forecasts.listed_site import listed_site
 from tests.waiting import until
 from vgrads.api.queues.histories import AS_QUESTION
@@ -40,8 +40,7 @@ def interfaces(store, vgrads, tmp_path, monkeypatch):
         service = app.state.service
         for queue in (q for site in service.catalog.sites for q in site.queues):
             for view in (BEST, FULL):
-                service.learned.find(queue.history, queue.of_log, view)
-                until(partial(service.learned.settled, queue.history, queue.of_log, view), 120)
+                learn(service.learned, queue, view)
         until(lambda: service.queues.snapshot(catalog.site("cluster")) is not None)
         yield vgrads, client, commands
 
@@ -199,7 +198,7 @@ def test_an_answer_before_the_state_is_learned_says_so(store, vgrads, tmp_path, 
         if answer["method"] == "qbets":  # it may have been learned meanwhile
             assert "is being learned" in answer["reason"]
         queue = app.state.service.catalog.site("simulated").queues[0]
-        until(partial(app.state.service.learned.settled, queue.history, queue.of_log), 120)
+        learn(app.state.service.learned, queue)
         learned = client.get("/v1/sites/simulated/queues/batch/bound?procs=4").json()
         assert (learned["method"], learned["reason"]) == ("state", None)
 
@@ -215,7 +214,7 @@ def test_a_history_that_has_grown_is_answered_by_what_was_learned_before(
     with TestClient(app, base_url="http://127.0.0.1") as client:
         client.get(address)
         queue = app.state.service.catalog.site("simulated").queues[0]
-        until(partial(app.state.service.learned.settled, queue.history, queue.of_log), 120)
+        learn(app.state.service.learned, queue)
         assert client.get(address).json()["method"] == "state"
         *first, last = history.read_text().splitlines()
         history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
@@ -235,7 +234,7 @@ def test_a_learner_that_is_killed_is_started_again(store, vgrads, tmp_path, monk
         learned, place = app.state.service.learned, (queue.history, queue.of_log)
         learned.find(*place)
         until(lambda: kill_learners(learned) or learned.settled(*place))
-        until(lambda: learned.find(*place) is not None, 120)
+        until(lambda: learned.find(*place) is not None, "the state", 120.0)
         answer = client.get("/v1/sites/simulated/queues/batch/bound").json()
         assert (answer["method"], answer["reason"]) == ("state", None)
         assert kill_learners(learned)  # while it learns nothing
@@ -244,7 +243,7 @@ def test_a_learner_that_is_killed_is_started_again(store, vgrads, tmp_path, monk
         *first, last = history.read_text().splitlines()
         history.write_text("\n".join([*first, last, last.replace(last[:4], "9999", 1)]) + "\n")
         assert client.get("/v1/sites/simulated/queues/batch/bound").status_code == 200
-        until(lambda: learned.find(*place) is not None, 120)
+        until(lambda: learned.find(*place) is not None, "the state", 120.0)
 
 
 def kill_learners(learned):
@@ -306,7 +305,8 @@ def test_no_interface_forecasts_a_start_across_a_maintenance(before_maintenance)
     assert path["submit_in_s"] is None
     assert path["best"]["probability"] == 0.0
     assert "closed from" in path["closure"]
-    until(lambda: http.get("/v1/sites/cluster/queues/batch/bound").json()["method"] == "state", 120)
+    base = "/v1/sites/cluster/queues/batch/bound"
+    until(lambda: http.get(base).json()["method"] == "state", "the state", 120.0)
     address = "/v1/sites/cluster/queues/batch/bound?procs=16&walltime_s=10800"
     later = http.get(address).json()["closure"]  # the minutes that are left may be fewer
     assert later.partition("1h")[0] == moved["closure"].partition("1h")[0]

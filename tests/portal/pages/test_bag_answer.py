@@ -84,7 +84,6 @@ def test_the_time_of_a_task_is_in_its_own_unit(typical_s, words):
     assert shown == ([words] if words else [])
 
 
-@pytest.mark.more  # needs the gallery, a set in every state
 def test_an_ended_bag_does_not_ask_why_its_tasks_wait(gallery, client):
     page = read(client, f"/bags/{gallery.bags['sweep']}")
     assert "Why is a task not assigned?" not in page and "agents are connected" not in page

@@ -57,7 +57,6 @@ def test_the_time_is_that_until_enough_was_done(finished, needed, took_s):
     assert (run.took_s, run.promised, run.deadline_s) == (took_s, 0.9, 60.0)
 
 
-@pytest.mark.more  # needs the gallery, a set in every state
 def test_the_page_shows_the_runs_of_a_name_and_is_linked(gallery, client):
     page = read(client, f"/sets/{gallery.ids['met']}")
     path = "/history?name=lead-met&amp;owner=ann"
@@ -69,7 +68,6 @@ def test_the_page_shows_the_runs_of_a_name_and_is_linked(gallery, client):
     assert 0.0 < json.loads(run.outcome)["promised"] <= 1.0
 
 
-@pytest.mark.more  # needs the gallery, a set in every state
 def test_a_name_without_runs_and_bad_names(client):
     assert "No set of this name has run." in read(client, "/history?name=nothing&owner=ann")
     for wrong in ("", "?name=", f"?name={'x' * 201}"):

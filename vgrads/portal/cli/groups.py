@@ -9,13 +9,13 @@ from typer.core import TyperGroup
 
 GROUPS = {
     "Every day": ("run", "status", "logs", "plan", "forecast"),
-    "Runs and bags": ("resume", "retry", "cancel", "archive", "explain", "top"),
-    "Sets and bags": ("init", "demo", "bags", "size", "pool", "slurm", "runtimes"),
+    "Runs and bags": ("resume", "retry", "change", "cancel", "explain", "top"),
+    "Sets and bags": ("init", "bags", "size", "pool", "slurm", "runtimes"),
     "Queues and sites": ("score", "backtest", "sites"),
     "Service": ("serve", "token", "alarms", "db", "doctor"),
 }
 """Names of commands by group, in the order of the help. All others are hidden: they do what one of
-these does too, or are for few."""
+these does too, are for few, or are named below the list."""
 _GROUP_OF = {name: group for group, names in GROUPS.items() for name in names}
 _ORDER = list(_GROUP_OF)
 
