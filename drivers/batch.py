@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from vgrads.drivers.api import MarkedJob, SlotSpec, SlotState, SlotStatus, Survey, mark
 from vgrads.drivers.batch_site import BatchSite
-from vgrads.drivers.dialect import JobReport, order_of
+from vgrads.drivers.dialect import JobReport
 from vgrads.drivers.every_node import Launch, only_node
 from vgrads.drivers.ledger import LedgerDriver
 from vgrads.drivers.pilot import (
@@ -65,7 +65,7 @@ class BatchDriver(LedgerDriver):
         if self._settled(spec.id):
             return
         self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
-        command = self._dialect.submit(order_of(spec, self._clock.now()), self._access)
+        command = self._dialect.submit(self._site.order(spec, self._clock.now()), self._access)
         launch = self._launch(spec)
         if launch and launch.tidy and not self._access.shared_home:
             problem = "a pilot on every node needs a home that all nodes share (access.shared_home)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -14,7 +15,7 @@ from vgrads.drivers.api import (
     SlotSpec,
     Survey,
 )
-from vgrads.drivers.dialect import Dialect, JobReport, order_of
+from vgrads.drivers.dialect import MARGIN_S, Dialect, JobReport, JobSubmission, order_of
 from vgrads.drivers.machines import machines
 from vgrads.drivers.shell import Output, Shell, quote
 from vgrads.kernel.closures import Closure
@@ -36,13 +37,23 @@ class AccountingLines:
 
 class BatchSite:
     """A batch site. ``shell`` reaches it, ``dialect`` builds its commands and parses their
-    output."""
+    output. ``max_walltime_s``: of each of its queues."""
 
     def __init__(
-        self, name: str, dialect: Dialect, shell: Shell, access: SiteAccess | None = None
+        self,
+        name: str,
+        dialect: Dialect,
+        shell: Shell,
+        access: SiteAccess | None = None,
+        max_walltime_s: Mapping[str, float] | None = None,
     ) -> None:
         self.name, self.dialect, self._shell = name, dialect, shell
         self.access = access or SiteAccess()
+        self._max_walltime_s = max_walltime_s or {}
+
+    def order(self, spec: SlotSpec, now_s: float) -> JobSubmission:
+        """Return the job that is to hold a slot."""
+        return order_of(spec, now_s, MARGIN_S, self._max_walltime_s.get(spec.queue, math.inf))
 
     def survey(self) -> Survey:
         """Contact the site and report its features."""
@@ -120,7 +131,7 @@ class BatchSite:
 
         SiteError, not transient, with the site's message if it would refuse the slot.
         """
-        command = self.dialect.forecast(order_of(spec), self.access)
+        command = self.dialect.forecast(order_of(spec, 0.0, 0.0, math.inf), self.access)
         if not command:
             return None
         answer = self.call(command)

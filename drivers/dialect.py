@@ -54,24 +54,33 @@ class JobSubmission:
     queue: str
     procs: int
     nodes: int
-    duration_s: float
+    walltime_s: float
     every_node: bool = False
     begin_in_s: float = 0.0
     end_in_s: float | None = None
 
 
-def order_of(spec: SlotSpec, now_s: float = 0.0) -> JobSubmission:
-    """Return the job that holds a slot."""
+MARGIN_S = 30.0
+"""The walltime of a job exceeds the slot by this: the job's script ends the slot and reports it.
+The batch system's limit applies only if that fails."""
+
+
+def order_of(spec: SlotSpec, now_s: float, margin_s: float, longest_s: float) -> JobSubmission:
+    """Return the job that holds a slot. Its walltime has a margin, as far as the queue's limit
+    (``longest_s``) and the end by which the slot must be over permit it."""
+    begin_in_s = max(0.0, (spec.begin_s or 0.0) - now_s)
+    end_in_s = None if spec.end_by_s is None else spec.end_by_s - now_s
+    most_s = longest_s if end_in_s is None else min(longest_s, end_in_s - begin_in_s)
     return JobSubmission(
         name=mark(spec.id),
         slot=spec.id,
         queue=spec.queue,
         procs=spec.procs,
         nodes=spec.nodes,
-        duration_s=spec.duration_s,
+        walltime_s=max(spec.duration_s, min(spec.duration_s + margin_s, most_s)),
         every_node=spec.every_node,
-        begin_in_s=max(0.0, (spec.begin_s or 0.0) - now_s),
-        end_in_s=None if spec.end_by_s is None else spec.end_by_s - now_s,
+        begin_in_s=begin_in_s,
+        end_in_s=end_in_s,
     )
 
 

@@ -68,7 +68,7 @@ class GridEngine(Dialect):
             "-j",
             "y",
             "-l",
-            f"h_rt={_limit(order.duration_s)}",
+            f"h_rt={round(order.walltime_s)}",
         ]
         if order.procs > 1:
             options += ["-pe", access.parallel_environment, str(order.procs)]
@@ -342,9 +342,3 @@ def _queued(element: ET.Element, now: datetime) -> QueuedJob:
         eligible=not set(element.findtext("state") or "") & set(_INELIGIBLE),
         **common,  # type: ignore[arg-type]
     )
-
-
-def _limit(seconds: float) -> str:
-    """Return whole seconds, plus a margin: the script ends the slot; the limit applies only if that
-    fails."""
-    return str(round(seconds) + 30)

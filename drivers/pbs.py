@@ -90,7 +90,7 @@ class Pbs(Dialect):
             "-l",
             f"nodes={order.nodes}:ppn={each}",
             "-l",
-            f"walltime={_clock(order.duration_s + 30)}",
+            f"walltime={_clock(order.walltime_s)}",
         ]
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []

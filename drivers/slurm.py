@@ -115,7 +115,9 @@ class Slurm(Dialect):
     """Dialect of Slurm 20.11 and later."""
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
-        """Times are relative to now by the controller's clock, so zone and skew do not matter."""
+        """Times are relative to now by the controller's clock, so zone and skew do not matter. A
+        job whose walltime in whole minutes could not pass before its deadline would never start."""
+        minutes = max(1, math.ceil(order.walltime_s / 60))
         options = [
             "--parsable",
             "--no-requeue",
@@ -123,7 +125,7 @@ class Slurm(Dialect):
             f"--comment={order.slot}",
             f"--ntasks={order.procs}",
             f"--nodes={order.nodes}",
-            f"--time={_minutes(order.duration_s)}",
+            f"--time={minutes}",
             "--output=/dev/null",
             "--error=/dev/null",
         ]
@@ -132,7 +134,8 @@ class Slurm(Dialect):
         options += [f"--partition={order.queue}"] if order.queue else []
         options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
         if order.end_in_s is not None:
-            options.append(f"--deadline=now+{max(1, round(order.end_in_s))}")
+            end_in_s = max(round(order.end_in_s), round(order.begin_in_s) + 60 * minutes)
+            options.append(f"--deadline=now+{end_in_s}")
         options += [f"--account={access.account}"] if access.account else []
         options += [f"--reservation={access.reservation}"] if access.reservation else []
         return " ".join(map(quote, ["sbatch", *options, *access.options]))
@@ -402,7 +405,3 @@ def _seconds(text: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return float(days * 86400 + hours * 3600 + minutes * 60 + seconds)
-
-
-def _minutes(seconds: float) -> int:
-    return max(1, math.ceil(seconds / 60))

@@ -1,5 +1,6 @@
 """What drivers say to a shell, to the letter; and that nothing from outside can break out of it."""
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState, mark
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.cloud import NodePrice, user_data
-from vgrads.drivers.dialect import JobSubmission
+from vgrads.drivers.dialect import MARGIN_S, JobSubmission
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pbs import Pbs
 from vgrads.drivers.pilot import environment_exports, parse_marks, slot_script
@@ -27,7 +28,7 @@ ORDER = JobSubmission(
     queue="batch",
     procs=16,
     nodes=2,
-    duration_s=5400.0,
+    walltime_s=5430.0,
     begin_in_s=90.0,
     end_in_s=7200.0,
 )
@@ -38,7 +39,7 @@ def test_slurm_gets_these_requests():
     assert Slurm().submit(ORDER, ACCESS) == (
         "sbatch --parsable --no-requeue --job-name=vg-0123456789ab --comment=run-1.batch-1 "
         "--ntasks=16 --nodes=2 "
-        "--time=90 --output=/dev/null --error=/dev/null --partition=batch --begin=now+90 "
+        "--time=91 --output=/dev/null --error=/dev/null --partition=batch --begin=now+90 "
         "--deadline=now+7200 "
         "--account=storm --reservation=r1 '--constraint=fast disk'"
     )
@@ -59,6 +60,35 @@ def test_pbs_gets_these_requests():
         "-A storm -W x=advres:r1 '--constraint=fast disk' -a \"$(date -d '+90 seconds' "
         '+%Y%m%d%H%M.%S)"'
     )
+
+
+@pytest.mark.parametrize(
+    ("slot_s", "queue_s", "window_s", "walltime_s"),
+    [
+        (3600.0, 86400.0, None, 3630.0),
+        (86400.0, 86400.0, None, 86400.0),  # one second more would be refused
+        (86380.0, 86400.0, None, 86400.0),
+        (3600.0, math.inf, 3610.0, 3610.0),  # maintenance begins then
+        (3600.0, 1800.0, None, 3600.0),  # the site's refusal is clearer than a shorter slot
+    ],
+)
+def test_a_job_may_last_longer_than_its_slot_where_its_queue_permits(
+    slot_s, queue_s, window_s, walltime_s
+):
+    spec = SlotSpec(id="a", name="a", site="s", queue="q", procs=1, duration_s=slot_s)
+    site = BatchSite("s", Pbs(), Shell("s"), None, {"q": queue_s})
+    other = site.order(replace(spec, queue="other"), 0.0)
+    assert other.walltime_s == slot_s + MARGIN_S
+    if window_s is not None:
+        spec = replace(spec, begin_s=100.0, end_by_s=100.0 + window_s)
+    assert site.order(spec, 0.0).walltime_s == walltime_s
+
+
+def test_slurm_counts_whole_minutes_and_gets_a_deadline_that_they_can_keep():
+    order = replace(ORDER, walltime_s=5401.0, begin_in_s=0.0, end_in_s=5401.0)
+    text = Slurm().submit(order, SiteAccess())
+    assert "--time=91 " in text
+    assert "--deadline=now+5460" in text
 
 
 def test_the_script_of_a_slot_reads_like_this():
@@ -183,7 +213,7 @@ NASTY = st.text(
 def test_no_name_account_path_or_value_reaches_a_shell_unquoted(words, value):
     """The command, run with a stand-in that prints its arguments, gets them back to the letter."""
     order = JobSubmission(
-        name="vg-x", slot=words[0], queue=words[1], procs=2, nodes=1, duration_s=60.0
+        name="vg-x", slot=words[0], queue=words[1], procs=2, nodes=1, walltime_s=90.0
     )
     access = SiteAccess(account=words[2], options=(value,))
     for dialect in (Slurm(), GridEngine(), Pbs()):

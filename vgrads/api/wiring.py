@@ -186,7 +186,8 @@ def open_batch(site: Site) -> BatchSite:
     from vgrads.drivers.shell import Shell
 
     shell = Shell(site.name, site.access)
-    return BatchSite(site.name, _dialect(site.driver), shell, site.access)
+    max_walltime_s = {queue.name: queue.max_walltime_s for queue in site.queues}
+    return BatchSite(site.name, _dialect(site.driver), shell, site.access, max_walltime_s)
 
 
 def site_file(site: Site, kind: str) -> Path:
