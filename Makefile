@@ -64,6 +64,7 @@ audit: .venv/developed
 wheel: .venv/developed
 	rm -rf dist
 	$(BIN)/python -m build --wheel
+	$(BIN)/python -m build --wheel --outdir dist studies
 
 data: .venv/installed
 	$(BIN)/python scripts/make_data.py
@@ -71,12 +72,12 @@ data: .venv/installed
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/installed: .venv/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e .
+.venv/installed: .venv/bin/python pyproject.toml studies/pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e . -e studies
 	touch $@
 
 .venv/developed: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e studies
 	touch $@
 
 snakemake: .venv/snakemake/ready

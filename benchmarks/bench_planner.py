@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.promises.replication import lead
 
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, plan_set, take_snapshot
@@ -30,7 +31,6 @@ from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Site, load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow

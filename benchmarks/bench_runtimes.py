@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.runtimes import recorded_tasks, study
 
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
-from vgrads.research.runtimes import recorded_tasks, study
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord

@@ -14,7 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from vgrads.research.runtimes.unseen import families
+from vgrads_studies.runtimes.unseen import families
+
 from vgrads.runtimes import tools
 from vgrads.runtimes.common import tools_of
 from vgrads.runtimes.task_history import TaskHistory

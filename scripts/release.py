@@ -16,11 +16,15 @@ ROOT = Path(__file__).parent.parent
 KINDS = ("added", "changed", "fixed")
 _HEAD = "# Changelog\n\nGathered from `changelog/` at each release.\n"
 _PLUGIN = "plugins/snakemake-executor-plugin-vgrads/pyproject.toml"
+_STUDIES = "studies/pyproject.toml"
 _PLACES = (
     ("pyproject.toml", r'^version = "(.*)"$'),
     ("CITATION.cff", r"^version: (.*)$"),
     (_PLUGIN, r'^version = "(.*)"$'),
     (_PLUGIN, r'"vgrads==([^"]*)"'),
+    ("pyproject.toml", r'"vgrads-studies==([^"]*)"'),
+    (_STUDIES, r'^version = "(.*)"$'),
+    (_STUDIES, r'"vgrads==([^"]*)"'),
 )
 
 

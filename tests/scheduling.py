@@ -39,8 +39,8 @@ TOGETHER = {
     "tests/house/test_extras.py": "every program is parsed",
     "tests/house/test_house.py": "every program is parsed",
     "tests/house/test_names.py": "every program is parsed",
-    "tests/research/test_bag_logs.py": "the simulation of policies is compiled",
-    "tests/research/test_bags.py": "the simulation of policies is compiled",
+    "tests/workloads/test_bag_logs.py": "the simulation of policies is compiled",
+    "tests/workloads/test_simulated_bags.py": "the simulation of policies is compiled",
 }
 """Files whose tests go to one worker, and what is dear that it does once."""
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.research.bags.architectures import Algorithm, WorkloadOutcome, simulate
-from vgrads.research.bags.model import MODELS, Target, draw_bags
-from vgrads.research.bags.system import System, paper_system
-from vgrads.research.bags.workload import BagColumns
+from vgrads.workloads.architectures import Algorithm, WorkloadOutcome, simulate
+from vgrads.workloads.model import MODELS, Target, draw_bags
+from vgrads.workloads.system import System, paper_system
+from vgrads.workloads.workload import BagColumns
 
 
 def workload(days: float) -> tuple[BagColumns, System]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
 from benchmarks.planning.bench_managed import Question
@@ -41,7 +42,6 @@ from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options
 from vgrads.planner.plan import Relaxation
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.sets import WorkflowSet
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
 from vgrads.api.config import embedded_data
@@ -24,7 +25,6 @@ from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.kernel.streams import stream
 from vgrads.planner.promise.probability import standard_error
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.sets import WorkflowSet
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
 from vgrads.api.config import embedded_data
@@ -27,7 +28,6 @@ from vgrads.api.plans.run_setup import RunOptions
 from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options
 from vgrads.planner.promise.probability import standard_error
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.sets import WorkflowSet
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.promises.quality import random_dag, random_slots
+from vgrads_studies.promises.replication import lead
 
 from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, take_snapshot
 from vgrads.kernel.streams import stream
 from vgrads.planner.snapshot import Snapshot
-from vgrads.research.promises.quality import random_dag, random_slots
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
+from vgrads_studies.promises.reliability import Bin, compare
+from vgrads_studies.report import text_table
 
 from vgrads.api.slurm.groups import GroupPromises
 from vgrads.api.slurm.table import JobTable
 from vgrads.kernel.streams import stream
-from vgrads.research.promises.reliability import Bin, compare
-from vgrads.research.report import text_table
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 TOLERANCE = 0.05

@@ -15,9 +15,11 @@ _NOUNS = (
     "|sets|sites|slots|statements|steps|tasks|threads|times|values|waits|workers|workflows"
 )
 _PLURAL = re.compile(rf"(?: (?!and |or |runs |shares |starts )[a-z]+)? (?:{_NOUNS})\b")
-_ELSEWHERE = [ROOT / "plugins", ROOT / "vgrads" / "agent", ROOT / "vgrads" / "research"]
+_ELSEWHERE = [ROOT / "plugins", ROOT / "vgrads" / "agent", ROOT / "studies"]
 """The first two are used without the rest of vgrads; studies count the jobs of whole logs."""
 _EXCEPTIONS = (
+    "answers.py: name bags",  # the name of a log
+    "scheduling.py: replicas times",  # two or more
     "set_bags.py: after - first tasks",  # the name of a kind, under which run times are stored
     "shapes.py: self.cpus cores",  # the name of a bag, which may exist already
     "request_text.py: count nodes [",  # the form in which requests are written

@@ -19,7 +19,7 @@ TRACKED = [
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.splitlines()
 ]
-PRODUCT = (TOP, *LINKED, "plugins")
+PRODUCT = (TOP, *LINKED, "plugins", "studies")
 SOURCES = sorted(
     {
         path

@@ -63,6 +63,11 @@ def refused(done, extra, code=2):
     return done.stderr
 
 
+def test_a_study_says_how_it_is_installed(lean):
+    (done,) = lean(["study", "bounds", "jobs.txt"])
+    assert refused(done, "studies").count("\n") == 1
+
+
 def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
     """The demo runs without extras where the wheel is tried (tests/services/try_wheel.sh)."""
     write("sites.toml", '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 1\n')

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.promises.quality import random_dag, random_slots
 
 from tests.conftest import SHARED
 from tests.planner.plan_judge import judge
@@ -31,7 +32,6 @@ from vgrads.kernel.streams import stream
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
-from vgrads.research.promises.quality import random_dag, random_slots
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import Slot, StartCurve, certain_from
 from vgrads.workflows.dag import Workflow, make_workflow

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vgrads_studies.promises.quality import instance, judge
 
 from tests.conftest import DATA
 from tests.planner.test_planner import chain, make_set, slot
@@ -30,7 +31,6 @@ from vgrads.planner.promise.lengths import drawn_factor
 from vgrads.planner.promise.probability import at_least
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
-from vgrads.research.promises.quality import instance, judge
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import StartCurve, certain_from

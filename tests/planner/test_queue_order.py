@@ -5,6 +5,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vgrads_studies.promises.arena import (
+    Arena,
+    draw_case,
+    draw_instants,
+    forecasts_at,
+    most_busy,
+    rescheduled,
+)
+from vgrads_studies.promises.replication import lead
 
 from tests.logs import queued_log
 from tests.planner.test_planner import slot
@@ -14,15 +23,6 @@ from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.planner.plan import SlotUse, in_queue_order
-from vgrads.research.promises.arena import (
-    Arena,
-    draw_case,
-    draw_instants,
-    forecasts_at,
-    most_busy,
-    rescheduled,
-)
-from vgrads.research.promises.replication import lead
 from vgrads.vgrid.catalog import Queue, Site
 from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, batch_offers
 

@@ -7,6 +7,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vgrads_studies.falkon.stage import StageSite, simulate
+from vgrads_studies.falkon.tables import MACHINES, STAGES, falkon, figures, main, ours, phases
 
 from vgrads.pool.acquire import ACQUISITIONS, acquire, requests, toward
 from vgrads.pool.lookahead import ArrivalHistory, chances, learn, look_ahead, next_work_s
@@ -18,8 +20,6 @@ from vgrads.pool.release import (
     distributed,
 )
 from vgrads.pool.view import NodeView, PoolLimits, PoolView, RequestView, together
-from vgrads.research.falkon.stage import StageSite, simulate
-from vgrads.research.falkon.tables import MACHINES, STAGES, falkon, figures, main, ours, phases
 
 POLICIES = sorted(ACQUISITIONS)
 

@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.duration.survfunc import SurvfuncRight
-
-from tests.examples import examples
-from vgrads.pool.spot.choose import Current, choose
-from vgrads.pool.spot.history import SpotHistory
-from vgrads.pool.spot.prior import PRIOR
-from vgrads.pool.spot.survival import AGES_S, NEVER, STEP_S, Hazards, life_table, posterior
-from vgrads.pool.spot.table import MarketPrices, MarketRules, decision_table
-from vgrads.research.spot.rules import (
+from vgrads_studies.spot.rules import (
     LateJob,
     clairvoyant_usd,
     greedy,
@@ -23,6 +16,13 @@ from vgrads.research.spot.rules import (
     simulate,
     uniform_progress,
 )
+
+from tests.examples import examples
+from vgrads.pool.spot.choose import Current, choose
+from vgrads.pool.spot.history import SpotHistory
+from vgrads.pool.spot.prior import PRIOR
+from vgrads.pool.spot.survival import AGES_S, NEVER, STEP_S, Hazards, life_table, posterior
+from vgrads.pool.spot.table import MarketPrices, MarketRules, decision_table
 
 PRICES = MarketPrices(spot_usd=1.0, on_demand_usd=3.0)
 HOUR = 3600.0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from vgrads_studies.waits.lookahead import Lookahead, QueueSnapshot, remember, surprise
 
-from vgrads.research.waits.lookahead import Lookahead, QueueSnapshot, remember, surprise
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.vgrid.varq import Reservation, move

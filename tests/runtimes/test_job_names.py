@@ -4,9 +4,9 @@ from math import log
 
 import numpy as np
 import pytest
+from vgrads_studies.runtimes.jobs import jobs_left_out
 
 from vgrads.portal.records.runtimes import RunTimeRecords
-from vgrads.research.runtimes.jobs import jobs_left_out
 from vgrads.runtimes.common import estimate, from_json, to_json
 from vgrads.runtimes.levels import fit_levels
 from vgrads.runtimes.machines import Scores

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vgrads_studies.runtimes import study
 
 from tests.examples import examples
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
-from vgrads.research.runtimes import study
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import fit
 from vgrads.runtimes.task_history import (

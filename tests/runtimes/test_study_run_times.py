@@ -3,10 +3,8 @@
 from itertools import islice
 
 import pytest
-
-from vgrads.kernel.streams import stream
-from vgrads.research.runtimes.pilots import pilot_gains
-from vgrads.research.runtimes.promises import (
+from vgrads_studies.runtimes.pilots import pilot_gains
+from vgrads_studies.runtimes.promises import (
     SPREADS,
     SetOutcome,
     by_workflow,
@@ -14,7 +12,9 @@ from vgrads.research.runtimes.promises import (
     outcomes,
     standard_error,
 )
-from vgrads.research.runtimes.recorded_sets import nodes, runs
+from vgrads_studies.runtimes.recorded_sets import nodes, runs
+
+from vgrads.kernel.streams import stream
 
 
 def _outcome(promise, on_time, workflow="a", target="n1"):

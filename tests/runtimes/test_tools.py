@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
+from vgrads_studies.runtimes.unseen import unseen
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.runtimes import RunTimeRecords
-from vgrads.research.runtimes.unseen import unseen
 from vgrads.runtimes.model import fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.runtimes.tools import (

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Install a wheel with pipx and run the main job with it, outside the checkout.
-#     bash tests/services/try_wheel.sh dist/vgrads-VERSION-py3-none-any.whl
+# The studies are installed last: nothing needs them.
+#     bash tests/services/try_wheel.sh dist/vgrads-VERSION-py3-none-any.whl dist/vgrads_studies-….whl
 set -euo pipefail
 wheel=$(realpath "$1")
+studies=$(realpath "$2")
 constraints=$(realpath "$(dirname "$0")/../../constraints.txt")
 size=$(realpath "$(dirname "$0")/../../scripts/install_size.py")
 folder=$(mktemp -d)
@@ -21,4 +23,8 @@ env/bin/python -m vgrads status --json | grep -q '"state": "kept"'
 test -s gantt-lead.html
 bin/vgrads gantt "$(bin/vgrads status --json | grep -o 'run-[0-9a-f]*' | head -n 1)" -o run.svg
 bin/vgrads sites list --json | grep -q history
-echo "the wheel works"
+if bin/vgrads study bounds --help 2>refused; then exit 1; fi
+grep -q "vgrads\[studies\]" refused
+tools/bin/pipx runpip vgrads install --quiet --no-deps "$studies"
+bin/vgrads study bounds --help | grep -q 'vgrads study bounds'
+echo "the wheels work"

@@ -23,6 +23,7 @@ MODULES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "s3": ("s3fs",),
         "cwl": ("cwltool",),
         "alerts": ("apprise",),
+        "studies": ("vgrads_studies",),
     }
 )
 """Top-level modules of each extra in ``pyproject.toml``."""

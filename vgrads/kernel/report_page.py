@@ -4,7 +4,11 @@ its tables and pictures; light and dark."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html import escape
+from pathlib import Path
+
+from vgrads.kernel.files import write_text
 
 _STYLE = """:root{color-scheme:light dark;--ink:#1c2430;--soft:#59626f;--page:#ffffff;
 --card:#f5f6f8;--line:#d9dce1;--accent:#1f5fbf}
@@ -52,6 +56,23 @@ def report_page(title: str, conclusion: str, body: str) -> str:
         f'<h1>{escape(title)}</h1><p class="conclusion">{escape(conclusion)}</p>{body}'
         "</main></body></html>"
     )
+
+
+def write_page(path: Path, title: str, conclusion: str, parts: Sequence[str]) -> None:
+    """Write the page of a report; parts are HTML. Raise InputError where it cannot be written."""
+    write_text(path, report_page(title, conclusion, "".join(parts)))
+
+
+def paragraph(text: str) -> str:
+    """Return a paragraph of plain text."""
+    return f"<p>{escape(text)}</p>"
+
+
+def html_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table; every cell is text."""
+    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
+    lines += ["".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows]
+    return scrolling("<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>")
 
 
 def scrolling(table: str) -> str:

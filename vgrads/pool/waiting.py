@@ -19,7 +19,7 @@ the highest value in that time. Where no task has ended, the policy's default ap
 that doubles every ``DOUBLE_S``; where all ended tasks have failed, three workers are enough to find
 the cause.
 
-The constants were chosen on random work (``vgrads.research.pools.loads.other``, seeds 500 to 511),
+The constants were chosen on random work (``vgrads_studies.pools.loads.other``, seeds 500 to 511),
 not on the thesis's patterns; near the chosen values the results change little.
 """
 

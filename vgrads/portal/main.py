@@ -43,6 +43,7 @@ COMMANDS = {
     "cli.generated.sizes": ("size",),
     "cli.generated.bags": ("bags",),
     "cli.bags.commands": ("bags",),
+    "cli.bags.workload_commands": ("bags",),
     "cli.generated.matrices": ("allpairs", "wavefront", "matrix"),
     "cli.generated.administration": ("token", "db"),
     "cli.generated.alarms": ("alarms",),

@@ -4,16 +4,16 @@ phone, the conclusion first."""
 import re
 
 import pytest
+from vgrads_studies.picture import diagrams
+from vgrads_studies.report import picture
 
 from tests.logs import make_log
 from tests.portal.pages.barriers import barriers
 from tests.portal.pages.pictures import PHONE, VIEWS
-from vgrads.kernel.report_page import report_page
+from vgrads.kernel.report_page import html_table, paragraph, report_page, write_page
 from vgrads.portal.charts.backtest import write_report
 from vgrads.portal.charts.pages import static
 from vgrads.qbets.backtest import backtest
-from vgrads.research.picture import diagrams
-from vgrads.research.report import html_table, paragraph, picture, write_page
 
 pytest.importorskip("playwright.sync_api")
 pytestmark = pytest.mark.services

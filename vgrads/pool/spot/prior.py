@@ -1,7 +1,7 @@
 """What is known of spot nodes before anything was seen: life tables of recorded availability.
 
 ``prior.json`` has one table for each trace of "Can't Be Late" (Wu et al., NSDI 2024): nodes on two
-clouds, 2022 and 2023. ``python -m vgrads.research.spot.fit FOLDER`` writes it.
+clouds, 2022 and 2023. ``python -m vgrads_studies.spot.fit FOLDER`` writes it.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from vgrads.api.plans.up_to_date import up_to_date, without_tasks
 from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.extras import require
 from vgrads.kernel.progress import progress_to
 from vgrads.operations.plans.planning import (
     PlanningContext,
@@ -111,6 +112,7 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
 
 def run_study(name: str, arguments: Sequence[str]) -> None:
     """Run an installed study by name; without a name, or with a wrong one, list them."""
+    require("studies", "'vgrads study'")
     existing = {point.name: point for point in entry_points(group="vgrads.studies")}
     if name in ("--help", "-h"):
         console().print(
