@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import leftovers, scheduling, second_try
-from tests.examples import examples
+from tests.examples import EFFORT, examples
 from tests.leftovers import nothing_is_left
 from tests.services.fixtures import browser, gridengine_site, slurm_site
 from vgrads.portal.main import main
@@ -37,8 +37,7 @@ settings.load_profile("vgrads")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # workers of parallel tests have it: outputs would be narrower than those in a pipe
 os.environ.pop("COLUMNS", None)
-# most tests need a plan and not the best one; those of what the search finds state their effort
-os.environ["VGRADS_EFFORT"] = "0.15"
+os.environ["VGRADS_EFFORT"] = str(EFFORT)
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "data"

@@ -12,3 +12,8 @@ SHARE = float(os.environ.get("VGRADS_EXAMPLES", "0.25"))
 def examples(count: int) -> int:
     """The share of so many examples that this session draws."""
     return max(1, math.ceil(SHARE * count))
+
+
+EFFORT = 0.04
+"""Effort of planning: most tests need a plan and not the best one. Those of what the search finds
+state theirs."""

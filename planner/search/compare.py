@@ -129,7 +129,7 @@ def _screened(
     if all(s.promise < requested for s in results):
         results += _screen(simulator, sure_plans(problem, plans[0]), count)
     if all(s.promise <= 0 for s in results):
-        lucky = random_plans(problem, random.Random(problem.snapshot.seed))
+        lucky = random_plans(problem, random.Random(problem.snapshot.seed), first)
         results += islice(_screen(simulator, lucky, count), _VARIED)
     effort.take_back(first)
     simulator.effort = effort

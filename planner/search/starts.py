@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vgrads.kernel.units import format_count
+from vgrads.planner.effort import Effort
 from vgrads.planner.plan import EVERYTHING, Plan
 from vgrads.planner.search.orders import NumberedSet, Orders, place_each_first
 
@@ -19,6 +20,8 @@ _READY = (0.0, 0.25, 0.5, 0.75)
 _TWICE = 0.3  # share of tasks with two replicas in a random plan
 _WIDEST, _SHUFFLED = ("every slot without cost", "every slot"), 8  # random orders in these
 _RANDOM, _MOST_RANDOM = 3_000, 60  # random plans, and tasks up to which they are tried
+_AGAIN = 50  # random plans in a row that were drawn before
+_PER_DRAW, _PER_TASK = 500, 10  # effort of a random plan, and for each of its tasks
 _MOST_SITES, _MOST_SINGLE = 4, 4
 _COUNTS = (1, 2, 3)  # replicas of each workflow
 _FEW = (2, 3, 5)  # surest slots, that may do alone
@@ -144,18 +147,25 @@ def _order(problem: NumberedSet) -> list[int]:
     return [names[name] for name in problem.snapshot.by_length]
 
 
-def random_plans(problem: NumberedSet, draws: random.Random) -> Iterator[Start]:
+def random_plans(problem: NumberedSet, draws: random.Random, effort: Effort) -> Iterator[Start]:
     """Return plans with one or two replicas of each task in any slots, for sets that no rule
-    places."""
+    places: each once, until effort is used up or nearly all that there are were drawn."""
     kinds = [np.flatnonzero(holds).tolist() for holds in problem.work.holds]
     slots = [kinds[kind] for kind in problem.work.kind.tolist()]
     if not all(slots) or len(slots) > _MOST_RANDOM:
         return
     flows = list(range(len(problem.workflows)))
+    drawn, again = set[tuple[tuple[int, int], ...]](), 0
     for _ in range(_RANDOM):
         draws.shuffle(flows)
         tasks = np.concatenate([problem.by_deadline[w] for w in flows])
         parts = [(t, n) for t in tasks.tolist() for n in _some(slots[t], draws)]
+        again = again + 1 if tuple(parts) in drawn else 0
+        if again > _AGAIN or not effort.spend(_PER_DRAW + _PER_TASK * len(tasks)):
+            return
+        if again:
+            continue
+        drawn.add(tuple(parts))
         chosen, where = (np.array(column) for column in zip(*parts, strict=True))
         orders = _orders(problem, [chosen], [where])
         if problem.place(orders) is not None:

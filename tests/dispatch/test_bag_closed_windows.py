@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.api.bags.execution import ControlRequests, submit_bag
 from vgrads.api.bags.sites import places_of
 from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
@@ -101,7 +102,7 @@ windows = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(at_cluster=windows, at_cloud=windows, runtime=st.sampled_from([20.0, 60.0, 200.0]))
 def test_no_nodes_are_held_across_a_window(at_cluster, at_cloud, runtime):
     sites = [cluster(at_cluster), cloud(at_cloud)]

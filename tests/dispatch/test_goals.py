@@ -115,7 +115,7 @@ class World:
     billing=st.sampled_from(["1s", "1h"]),
     budget=st.integers(0, 600).map(lambda cents: cents / 100.0),
     runtime_s=st.sampled_from([5, 60, 400, 1500]),
-    tasks=st.integers(1, 120),
+    tasks=st.integers(1, 40),
     deadline_s=st.sampled_from([30, 900, 4000, 20_000]),
     spot=st.sampled_from([None, 0.3, 2.0]),
     queue=st.booleans(),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
 from tests.execmgr.test_survival import FragileJournal, Killed, World, check_ended_well
 from tests.planner.test_planner import chain, slot
@@ -144,7 +145,7 @@ CHANGES = st.builds(
 
 
 @pytest.mark.more
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.0, 200.0), CHANGES), min_size=1, max_size=4),
     st.lists(st.integers(1, 9), max_size=4),

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.closed_site import ClosedSite
@@ -139,7 +140,7 @@ def test_a_machine_ends_with_the_time_that_is_left_and_is_refused_while_closed()
     assert site.status(["c"])[0].state == SlotState.READY
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     closed=st.lists(
         st.tuples(st.floats(-2, 20), st.floats(0.5, 8)).map(lambda w: window(*w)), max_size=3

@@ -5,6 +5,7 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.logs import queued_log
 from tests.planner.test_planner import chain, make_set
 from vgrads.api.plans.execution import run_plan
@@ -192,7 +193,7 @@ windows = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     at_cluster=windows,
     at_cloud=windows,

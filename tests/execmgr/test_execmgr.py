@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
@@ -32,7 +33,7 @@ from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.engines.simulated import SimulatedEngine
 from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import EVERYTHING, Placement
 from vgrads.planner.snapshot import Snapshot
 from vgrads.planner.uses import slot_uses

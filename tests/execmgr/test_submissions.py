@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.execmgr.test_execmgr import place, ready, simulate
 from tests.execmgr.test_survival import World, check_ended_well, no_leaving, run_through_crashes
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.qbets.test_state import simulated
 from vgrads.api.plans.planning import open_grid, plan_set, with_live_queues
@@ -22,7 +23,7 @@ from vgrads.execmgr.core.states import Replanned, RequestSlot, Tick
 from vgrads.execmgr.core.step import begin, step
 from vgrads.execmgr.core.submissions import CHECK_S, plan_submissions
 from vgrads.execmgr.runner import Runner
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
 from vgrads.planner.uses import slot_uses

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.api.plans.execution import needed_slots
@@ -38,7 +39,7 @@ from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.streams import stream
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.slot import certain_from

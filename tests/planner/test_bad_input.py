@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
-from vgrads.planner.make import make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import certain_from
 from vgrads.workflows.sets import MAX_TASKS

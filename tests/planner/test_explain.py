@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from tests.conftest import DATA
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
 from vgrads.kernel.errors import InputError
 from vgrads.planner.evidence import draft_of, with_evidence
 from vgrads.planner.explain import explain, explain_text
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import Done
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import certain_from

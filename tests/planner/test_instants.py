@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.planner.brief import make_plan
 from vgrads.execmgr.core.execution_plan import make_execution
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import in_order
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.slot import Slot, certain_from

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
-from vgrads.planner.make import make_plan
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
 from vgrads.planner.placement.rows import make_rows, merged

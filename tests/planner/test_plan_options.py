@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from vgrads_studies.promises.quality import instance, judge
 
 from tests.conftest import DATA
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.core.completion import workflows_done
@@ -22,7 +23,7 @@ from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError
 from vgrads.planner.effort import UNIT, Effort
 from vgrads.planner.exact import place_optimal
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.heft import place_heft
 from vgrads.planner.placement.replicate import alone, raise_task
@@ -88,7 +89,7 @@ def test_the_effort_of_the_environment_holds_where_none_is_given(vgrads, monkeyp
     first = planned("--effort", 0).json["promise"]
     monkeypatch.setenv("VGRADS_EFFORT", "0")
     assert planned().json["promise"] == first
-    assert planned("--effort", 3).json["promise"] != first
+    assert planned("--effort", 0.3).json["promise"] != first
     for wrong in ("soon", "-1", "nan", "4000"):
         monkeypatch.setenv("VGRADS_EFFORT", wrong)
         refused = planned()

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.plan_judge import judge
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
 from vgrads.planner.coarse import coarse_pipeline
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.phases import run_phases
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
-from vgrads.planner.make import make_plan
 from vgrads.planner.outlook import promise_now
 from vgrads.planner.promise.posterior import ObservedError, left_of, update_errors
 from vgrads.planner.replan import OpenSlot, Progress

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.planning import open_grid, take_slots
 from vgrads.planner.effort import UNIT, Effort
-from vgrads.planner.make import Options, first_plan, make_plan
+from vgrads.planner.make import Options, first_plan
 from vgrads.planner.obstacles import shortfall_of
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import make_set, slot
 from vgrads.api.plans.runtimes import MEMORY, learned, with_run_times
-from vgrads.planner.make import STANDARD, make_plan
+from vgrads.planner.make import STANDARD
 from vgrads.planner.promise.lengths import drawn_factor, make_lengths
 from vgrads.planner.schedule import make_schedule
 from vgrads.planner.snapshot import Snapshot

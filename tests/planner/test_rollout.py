@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
@@ -27,7 +28,7 @@ from vgrads.execmgr.core.states import (
     Tick,
 )
 from vgrads.execmgr.core.step import begin, step
-from vgrads.planner.make import Options, make_plan
+from vgrads.planner.make import Options
 from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.promise.executions import simulate_all
 from vgrads.planner.promise.lengths import make_lengths

@@ -178,7 +178,8 @@ def test_a_target_within_the_operators_limits_gets_its_message_and_no_other(tmp_
             alarms = status()["alarms"]
         finally:
             service.leave()
-    assert [item["sent_to"] for item in alarms] == [["inside"]] * len(inside.requests)
+    assert all(item["sent_to"] == ["inside"] for item in alarms)
+    assert len(inside.requests) >= len(alarms)  # one whose answer came late is sent again
     (failed,) = alarms[-1]["failed"]
     assert failed["target"] == "outside"
     assert "127.0.0.2 is not a public address" in failed["reason"]

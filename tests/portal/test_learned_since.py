@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
-from vgrads.planner.make import make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.portal.records.reading.learned_since import learned_since
 from vgrads.portal.records.store import Store

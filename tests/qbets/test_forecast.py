@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tests.logs import queued_log
+from tests.planner.brief import make_plan
 from vgrads.api.plans.planning import open_grid, plan_set, with_live_queues
 from vgrads.api.plans.set_files import load_set
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import walk
-from vgrads.planner.make import make_plan
 from vgrads.qbets.state_forecast import StateForecast, forecast_state
 from vgrads.traces.history import read_history
 from vgrads.traces.swf import write_swf

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.logs import make_log
 from tests.qbets.test_state import predicted
 from vgrads.kernel.closures import Closure
@@ -63,7 +64,7 @@ def crossed(closures, procs, start_s, walltime_s):
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     closures=windows,
     kind=st.sampled_from(sorted(FORECASTS)),
@@ -117,7 +118,7 @@ def test_no_job_is_forecast_across_a_window(closures, kind, procs, walltime, sub
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(closures=windows, procs=st.sampled_from([1, 8]), walltime=hours, by=st.floats(0.5, 200.0))
 def test_no_submission_is_planned_across_a_window(closures, procs, walltime, by):
     """VARQ: a job that may start from its submission on and must run at T may cross none."""
