@@ -64,16 +64,6 @@ def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
     return int(np.argmax(enough))
 
 
-def lower_rank(count: int, quantile: float, confidence: float) -> int | None:
-    """Return the 1-based rank of the lower bound: the largest k with P(Bin(n, q) ≥ k) ≥ C; None if
-    none.
-
-    Mirror image of the upper bound: the j-th smallest of n waits is the (n+1−j)-th largest.
-    """
-    mirrored = upper_rank(count, 1 - quantile, confidence)
-    return None if mirrored is None else count + 1 - mirrored
-
-
 def minimum_history(quantile: float, confidence: float) -> int:
     """Return the fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
 

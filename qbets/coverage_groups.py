@@ -25,9 +25,9 @@ FEWEST, FEWEST_REPORTED = 300, 100
 _WEEK_S, _GAP_S, _FEWEST_OF_WEEK = 7 * 86_400.0, 3600.0, 100
 TAIL = 0.95
 """Level from which a group may be covered more often than stated."""
-LEAST, LEAST_OF_ALL, LEAST_OF_WEEK, WEEKS = 0.93, 0.88, 0.90, 0.95
+LEAST, LEAST_OF_ALL, LEAST_OF_WEEK = 0.93, 0.88, 0.90
 """What bounds at .95 must cover: each group, less two standard errors, and without these; and a
-week's jobs, in this share of weeks."""
+week's jobs."""
 NEAR = 0.05
 """How far from a level below .95 the coverage of a group may be, besides two standard errors."""
 

@@ -141,11 +141,6 @@ class WaitStream:
             self._sorted = np.sort(np.concatenate([np.negative(self._low), self._high]))
         return self._sorted
 
-    def bound_at(self, quantile: ArrayLike, confidence: float | None = None) -> NDArray[np.float64]:
-        """Return upper bounds on any quantiles from the same history; NaN if it is too short."""
-        level = self.confidence if confidence is None else confidence
-        return bounds_of(self.sorted_waits, quantile, level)
-
     def check(self) -> None:
         """Check that both heaps hold the history, the lower its smallest k, and that k is the rank
         for n."""

@@ -1,7 +1,6 @@
 """How many workers a manager can keep busy: the thesis's numbers, each resource by itself,
 intervals, warm samples."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 from vgrads.kernel.streams import stream
 from vgrads.pool.capacity import (
     capacity,
-    capacity_of_task,
-    capacity_of_transfers,
     capacity_with_think,
 )
 from vgrads.pool.samples import MOST_CATEGORIES, Meter, TaskTimes, fold
@@ -23,12 +20,8 @@ FIG_4_3 = TaskTimes(execution_s=5.0, in_s=0.125, out_s=0.125, think_s=5 / 18 - 0
 
 
 def test_the_numbers_of_the_thesis():
-    assert capacity_of_task(10.0, 1 / 6) == pytest.approx(60)
-    assert capacity_of_task(1.0, 2.0) < 1.0
-    assert capacity_of_transfers([FIG_4_5] * 800) == pytest.approx(60)
     assert capacity_with_think([FIG_4_5] * 800) == pytest.approx(40)
     assert capacity_with_think([FIG_4_3] * 1000) == pytest.approx(18)
-    assert capacity_of_task(5.0, 0.0) == math.inf
 
 
 def test_a_serial_managers_capacity_is_eq_4_5_and_the_worker_that_is_served():

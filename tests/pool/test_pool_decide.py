@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vgrads.pool.decide import (
+    DecisionReason,
     PoolPolicy,
     PoolSnapshot,
     WorkerView,
     decide,
-    reason_from_json,
     recompute,
 )
 from vgrads.pool.share import ManagerAd, SharePolicy
@@ -164,8 +164,9 @@ def test_reasons_recompute_to_the_decision(ads, requested, sizing, reading, chan
         previous={"m0": 7, "m1": 20},
     )
     decision = decide(view, policy)
+    stored = [json.loads(json.dumps(reason.as_json())) for reason in decision.reasons]
     reasons = [
-        reason_from_json(json.loads(json.dumps(reason.as_json()))) for reason in decision.reasons
+        DecisionReason(r["kind"], r["about"], r["numbers"], tuple(r["names"])) for r in stored
     ]
     again = recompute(reasons, policy)
     assert replace(again, memory=decision.memory, reasons=decision.reasons) == decision

@@ -11,7 +11,6 @@ from scipy.stats import binom, rankdata
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.bounds import (
-    lower_rank,
     minimum_history,
     probability_within,
     rank_table,
@@ -44,16 +43,6 @@ def test_the_rank_is_the_smallest_that_is_sure_enough(quantile, confidence, coun
         return
     assert binom.cdf(rank - 1, count, quantile) >= confidence - 1e-9
     assert rank == 1 or binom.cdf(rank - 2, count, quantile) < confidence
-
-
-@given(levels, levels, st.integers(1, 2000))
-def test_the_lower_rank_is_the_largest_that_is_sure_enough(quantile, confidence, count):
-    rank = lower_rank(count, quantile, confidence)
-    if rank is None:
-        assert binom.sf(0, count, quantile) < confidence + 1e-9
-        return
-    assert binom.sf(rank - 1, count, quantile) >= confidence - 1e-9
-    assert binom.sf(rank, count, quantile) < confidence + 1e-9
 
 
 @given(levels, levels, st.integers(1, 400))

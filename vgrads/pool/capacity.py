@@ -29,18 +29,6 @@ _MOST_WIDE = 50.0  # logarithm of a factor: unknown
 _ENOUGH = 3.0  # least number of tasks for an estimate of spread
 
 
-def capacity_of_task(execution_s: float, transfer_s: float) -> float:
-    """Eq 4.3; below 1 remote execution does not pay."""
-    return _ratio(execution_s, transfer_s)
-
-
-def capacity_of_transfers(tasks: Sequence[TaskTimes]) -> float:
-    """Eq 4.4: means over tasks, for nodes and links that differ."""
-    return _ratio(
-        sum(task.execution_s for task in tasks), sum(times.in_s + times.out_s for times in tasks)
-    )
-
-
 def capacity_with_think(tasks: Sequence[TaskTimes]) -> float:
     """Eq 4.5: the manager also runs the application's code, and serves no worker then."""
     busy_s = sum(task.in_s + task.out_s + task.think_s for task in tasks)

@@ -147,13 +147,6 @@ def _in_terms(numbers: Mapping[str, float]) -> str:
     )
 
 
-def reason_from_json(document: Mapping[str, Any]) -> DecisionReason:
-    """Decode a reason."""
-    return DecisionReason(
-        document["kind"], document["about"], document["numbers"], tuple(document["names"])
-    )
-
-
 def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
     """Return the current decision."""
     sizing = SIZINGS[policy.sizing]

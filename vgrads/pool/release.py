@@ -21,15 +21,6 @@ def central_all(view: PoolView) -> PoolDecision:
     return _leave(view, view.idle, "no work is waiting")
 
 
-def central_single(view: PoolView, fewer_than: int) -> PoolDecision:
-    """Release one node, the longest idle, when fewer loads are queued than this."""
-    if view.queued >= fewer_than:
-        return NOTHING
-    return _leave(
-        view, view.idle[:1], f"{format_count(view.queued, 'load', 'wait')}, fewer than {fewer_than}"
-    )
-
-
 def distributed(view: PoolView, idle_s: float) -> PoolDecision:
     """Release each node by itself after this idle time."""
     return _leave(view, _idle_for(view, view.idle, idle_s), f"idle for {idle_s:g} s")

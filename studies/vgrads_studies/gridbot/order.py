@@ -25,8 +25,6 @@ from vgrads.kernel.streams import stream
 from vgrads_studies.gridbot.grid import GRIDS, HOUR_S, Field, scaled
 from vgrads_studies.gridbot.replicas import COMMON
 
-TEN_MINUTES_S = 600.0
-
 
 @dataclass
 class Notes:

@@ -13,10 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from vgrads.kernel.units import parse_instant
-from vgrads.portal.cli.completion import (
-    complete_sites,
-)
 from vgrads.portal.cli.groups import GroupedHelp
 from vgrads.portal.cli.wide import set_wide
 
@@ -64,17 +60,6 @@ Wide = Annotated[
         help="Show all columns of tables, however long the lines become.",
     ),
 ]
-At = Annotated[
-    str | None,
-    typer.Option(
-        "--at",
-        metavar="TIME",
-        help=(
-            "Time of the query in the history: RFC 3339, or seconds of the log's clock. Later "
-            "records are ignored. Default: its end."
-        ),
-    ),
-]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -118,7 +103,6 @@ Inputs = Annotated[
         show_default=False,
     ),
 ]
-SiteName = Annotated[str, typer.Argument(metavar="SITE", autocompletion=complete_sites)]
 Sites = Annotated[
     Path | None,
     typer.Option(
@@ -130,16 +114,6 @@ Sites = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
-AsStated = Annotated[
-    bool,
-    typer.Option(
-        "--as-stated",
-        help=(
-            "Use the boot times and rates of the site description, not those observed in earlier "
-            "runs."
-        ),
-    ),
-]
 
 
 def chart_file(path: Path | None) -> Path | None:
@@ -160,25 +134,10 @@ def diagram_file(path: Path | None) -> Path | None:
     return path
 
 
-Gantt = Annotated[
-    Path | None,
-    typer.Option(
-        "--gantt",
-        metavar="FILE.html",
-        help="Write the Gantt chart as a separate page.",
-        callback=chart_file,
-    ),
-]
-
-
 def make_console() -> Any:
     from vgrads.portal.cli.terminal import console
 
     return console()
-
-
-def instant_of(at: str | None) -> Any:
-    return None if at is None else parse_instant(at, "--at")
 
 
 def answer_with(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) -> None:
