@@ -13,6 +13,7 @@ from vgrads.api.queues.sites import queue_row
 from vgrads.api.wiring import is_batch_system, is_real, open_batch, open_site, python_problem
 from vgrads.drivers.api import QueueLimits
 from vgrads.drivers.machines import shared_text
+from vgrads.drivers.quality import QUALITY
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -38,6 +39,7 @@ def _check_row(site: Site) -> Json:
     ]
     if result["usable"]:
         result["can"] += [*promises, *_closures(site)]
+    quality = QUALITY.get(site.driver)
     histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
     warnings = [
         f"history of {q['name']}: {text}"
@@ -48,6 +50,7 @@ def _check_row(site: Site) -> Json:
     return {
         "name": site.name,
         "driver": site.driver,
+        "driver_quality": str(quality) if quality else None,
         **result,
         "histories": histories,
         "warnings": warnings,

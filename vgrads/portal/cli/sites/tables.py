@@ -113,7 +113,9 @@ def checks_table(rows: Sequence[Json]) -> TextTable:
 def _check_row(row: Json) -> Row:
     cells = (row["name"], row["driver"], "yes" if row["usable"] else "no")
     warnings = (f"warning: {text}" for text in row["warnings"])
-    notes = (*row["can"], *([row["problem"]] if row["problem"] else []), *warnings)
+    quality = [f"driver {row['driver_quality']}"] if row["driver_quality"] else []
+    problem = [row["problem"]] if row["problem"] else []
+    notes = (*row["can"], *problem, *quality, *warnings)
     return Row(cells, notes, {"usable": "green" if row["usable"] else "red"})
 
 
