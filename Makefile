@@ -13,8 +13,9 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10 -
 # and begin hundreds of processes, which need not compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
 
+# make shell: a prompt with sites, a planned set and a run half way.
 # make pictures: docs/pictures, every page of the portal in every state
-.PHONY: interfaces pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
+.PHONY: interfaces shell pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -46,6 +47,10 @@ lint: .venv/developed
 # commands, functions, the client's methods and docs/reference.md, from vgrads/operations
 interfaces: .venv/developed
 	$(BIN)/python -m scripts.interfaces
+
+# a Python prompt with sites, a planned set and a run half way
+shell: .venv/installed
+	$(BIN)/python -m scripts.shell
 
 bench: .venv/developed
 	$(BIN)/python scripts/bench.py
