@@ -4,6 +4,7 @@ lacks."""
 import ast
 import re
 from collections import defaultdict
+from functools import cache
 
 import pytest
 
@@ -56,13 +57,14 @@ def identifiers(nodes):
                 yield getattr(node, "lineno", 0), name
 
 
+@cache
+def is_banned(name):
+    return not set(name.split(".")) & OTHERS.keys() and bool(BANNED & set(parts(name)))
+
+
 def banned_in(nodes):
     """Banned identifiers of a program, each with its line."""
-    return [
-        (line, name)
-        for line, name in identifiers(nodes)
-        if not set(name.split(".")) & OTHERS.keys() and BANNED & set(parts(name))
-    ]
+    return [(line, name) for line, name in identifiers(nodes) if is_banned(name)]
 
 
 def test_no_identifier_has_a_banned_word():

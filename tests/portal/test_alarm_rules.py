@@ -3,7 +3,6 @@
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.portal.serving import LEAD
 from tests.waiting import until
 from vgrads.api.config import embedded_data
 from vgrads.portal.records.owner_rules import OwnerRules
@@ -12,6 +11,13 @@ from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.alarm_rules import AlarmEscalation, AlarmRule, QuietHours
 
+TASK = {"id": "a", "runtime_s": 1500}
+SLOW = {
+    "name": "slow",
+    "deadline": "1h",
+    "runtime_spread": 0.5,
+    "workflows": [{"name": "w", "tasks": [TASK]}],
+}
 RULES = """
 alarms:
   - {to: [mail], when: [late, site fails], quiet: "22:00-07:00"}
@@ -92,7 +98,7 @@ def running(tmp_path, monkeypatch):
             assert client.get("/v1/alarm-rules").json() == stored.json()
             bad = client.put("/v1/alarm-rules", json={"alarms": [{"quiet": "night"}]})
             assert bad.status_code == 422 and "quiet" in bad.text
-            set_id = client.post("/v1/workflow-sets", json=LEAD | {"at_least": 8}).json()["id"]
+            set_id = client.post("/v1/workflow-sets", json=SLOW).json()["id"]
             path = f"/v1/workflow-sets/{set_id}"
             early = client.post(f"{path}/alarms/acknowledge", json={})
             assert early.status_code == 409, early.text
