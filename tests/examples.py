@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 
-SHARE = float(os.environ.get("VGRADS_EXAMPLES", "0.25"))
+SHARE = float(os.environ.get("VGRADS_EXAMPLES", "0.1"))
 
 
 def examples(count: int) -> int:

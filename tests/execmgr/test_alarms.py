@@ -355,6 +355,7 @@ def late_execution():
     return execution_for([chain("w", 100.0)], [slot("a")], deadline_s=300.0)
 
 
+@pytest.mark.more  # at some writes in others
 def test_a_manager_killed_at_every_write_loses_no_message():
     world = AlarmWorld(late_execution(), Sender())
     journal = MemoryJournal()

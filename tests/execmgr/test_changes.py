@@ -124,6 +124,7 @@ def test_changes_are_applied_once_and_what_is_done_stays():
             assert event_from_json(event_to_json(event)) == event
 
 
+@pytest.mark.more  # the same for others
 def test_a_manager_killed_at_every_write_applies_each_change_once():
     world = ChangingWorld(two_chains(), SiteBehaviour(), late_and_more())
     _, journal = world.run()

@@ -35,7 +35,9 @@ from vgrads.workflows.task import Task
 BRIEF = Options(effort=0.1)
 
 
-@pytest.mark.parametrize("number", [10, 28, 79])
+@pytest.mark.parametrize(
+    "number", [28, *(pytest.param(n, marks=pytest.mark.more) for n in (10, 79))]
+)
 def test_a_plan_is_not_behind_rules_that_need_no_planner(number):
     """Sets in which the phases alone are: by .05, .02 and .035."""
     result = compare(number)

@@ -240,6 +240,7 @@ def test_a_goal_is_run_and_kept_and_its_page_says_so(vgrads, bag, tmp_path):
     assert goal_view({"goal": {}}, None) is None
 
 
+@pytest.mark.more  # simulates thousands of nodes
 def test_size_plans_a_matrix_on_sites_with_the_width_that_its_blocks_leave(vgrads, bag, tmp_path):
     bag("")
     options = ("--cell", "20s", "--sites", tmp_path / "sites.toml", "--deadline", "2h", "--json")

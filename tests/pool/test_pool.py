@@ -287,7 +287,7 @@ def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):
     ("idle_s", "patience"),
     [
         pytest.param(15, 1.5, marks=pytest.mark.long),
-        (60, 3.0),
+        pytest.param(60, 3.0, marks=pytest.mark.more),
         pytest.param(120, 5.0, marks=pytest.mark.long),
         (180, 6.0),
     ],

@@ -159,6 +159,7 @@ def change_from_page(service, link, set_id):
     assert changed["due"] > first["due"] and changed["deadline_s"] >= 600.0
 
 
+@pytest.mark.more  # a service of its own
 def test_a_target_within_the_operators_limits_gets_its_message_and_no_other(tmp_path, write):
     config = write("vgrads.toml", 'alarm_schemes = ["json"]\nalarm_networks = ["127.0.0.1/32"]\n')
     tasks = [{"id": "a", "runtime_s": 1, "command": "exit 2"}]

@@ -235,7 +235,12 @@ def test_demo_ends_with_what_was_promised_and_what_happened(vgrads, tmp_path):
     words = " ".join(answer.out.split())
     assert words.count("the promise was") == 2
     assert "Promised 6 of 8 workflows within 2h with probability 0." in words
+    assert "at least 1 workflow within" in words
+    assert "; 1 was done in time" in words
     assert "Execution" in (tmp_path / "gantt-lead.html").read_text()
+    charts = sorted(path.name for path in tmp_path.glob("gantt*"))
+    assert charts == ["gantt-lead-storm.html", "gantt-lead.html"]  # one of each set
+    assert all(str(tmp_path / name) in answer.out for name in charts)
 
 
 def test_real_commands_run_on_this_machine(vgrads, tmp_path):

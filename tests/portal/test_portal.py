@@ -56,6 +56,7 @@ def submit(client, document=SMALL, **headers):
     return answer.json()["id"]
 
 
+@pytest.mark.more  # a service of its own
 def test_a_service_imports_nothing_from_the_folder_in_which_it_stands(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -598,6 +599,7 @@ def test_a_run_by_an_outside_engine_goes_on_after_a_restart(tmp_path):
         assert client.wait(run) == "kept"
 
 
+@pytest.mark.more  # a service of its own
 def test_a_service_that_is_queried_to_ends_soon_though_somebody_listens(tmp_path):
     with serving(tmp_path) as service:
         client = service.client()

@@ -137,6 +137,7 @@ def test_learning_alone_does_not_move_an_answer(number):
         assert np.allclose(*bounds_s, rtol=0.05, atol=2.0)
 
 
+@pytest.mark.more  # replays a history
 def test_an_answer_while_models_are_replaced_is_that_of_a_replay_of_the_whole_history():
     log = simulated(6000)
     whole = StatePredictor(log, STATE)

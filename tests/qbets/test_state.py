@@ -192,7 +192,7 @@ def test_anchors_are_dense_at_first_and_the_same_for_any_length():
         assert 0 <= floor_start(needs.corrected) <= needs.corrected
 
 
-@pytest.mark.parametrize("knows_user", [False, True])
+@pytest.mark.parametrize("knows_user", [pytest.param(False, marks=pytest.mark.more), True])
 def test_a_single_answer_is_that_of_a_replay_of_the_whole_history(knows_user):
     """The backtest scores the very model that a command uses."""
     log = simulated(6000)

@@ -57,7 +57,7 @@ def settings_of(view, **changes):
 
 
 @pytest.mark.parametrize("method", ["state", "qbets"])
-@pytest.mark.parametrize("view", [ENDED, STARTED])
+@pytest.mark.parametrize("view", [pytest.param(ENDED, marks=pytest.mark.more), STARTED])
 def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(view, method):
     """Neither knows anything of the jobs that wait, or have not ended, at that instant."""
     log, settings = whole(), settings_of(view, method=method)

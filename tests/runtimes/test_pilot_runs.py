@@ -43,6 +43,7 @@ def set_file(write):
     return write("set.yaml", SET)
 
 
+@pytest.mark.more  # runs tasks for minutes
 def test_pilots_are_run_learned_from_and_the_promise_is_stated_twice(vgrads, write, set_file):
     ran = vgrads("plan", set_file, *BRIEFLY, "--run-pilots", "--json")
     assert ran.code == 0, ran.err

@@ -225,6 +225,7 @@ def test_a_history_that_has_grown_is_answered_by_what_was_learned_before(
         assert "Method <code>state</code>" in page
 
 
+@pytest.mark.more  # learns several times
 def test_a_learner_that_is_killed_is_started_again(store, vgrads, tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     commands = listed_site(tmp_path / "site", monkeypatch)
