@@ -116,7 +116,8 @@ class Slurm(Dialect):
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
         """Times are relative to now by the controller's clock, so zone and skew do not matter. A
-        job whose walltime in whole minutes could not pass before its deadline would never start."""
+        job whose whole minutes do not fit before its deadline would never start; one that is too
+        long is refused."""
         minutes = max(1, math.ceil(order.walltime_s / 60))
         options = [
             "--parsable",
@@ -134,8 +135,10 @@ class Slurm(Dialect):
         options += [f"--partition={order.queue}"] if order.queue else []
         options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
         if order.end_in_s is not None:
-            end_in_s = max(round(order.end_in_s), round(order.begin_in_s) + 60 * minutes)
-            options.append(f"--deadline=now+{end_in_s}")
+            end_in_s = round(order.end_in_s)
+            if order.walltime_s <= order.end_in_s - order.begin_in_s:
+                end_in_s = max(end_in_s, round(order.begin_in_s) + 60 * minutes)
+            options.append(f"--deadline=now+{max(1, end_in_s)}")
         options += [f"--account={access.account}"] if access.account else []
         options += [f"--reservation={access.reservation}"] if access.reservation else []
         return " ".join(map(quote, ["sbatch", *options, *access.options]))

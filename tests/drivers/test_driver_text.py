@@ -89,6 +89,8 @@ def test_slurm_counts_whole_minutes_and_gets_a_deadline_that_they_can_keep():
     text = Slurm().submit(order, SiteAccess())
     assert "--time=91 " in text
     assert "--deadline=now+5460" in text
+    too_long = replace(order, walltime_s=3600.0, end_in_s=600.0)
+    assert "--deadline=now+600 " in f"{Slurm().submit(too_long, SiteAccess())} "
 
 
 def test_the_script_of_a_slot_reads_like_this():

@@ -308,7 +308,7 @@ def test_the_client_names_each_site(gallery_url):
 
 def test_json_that_is_no_workflow_is_an_incomplete_set(client):
     page = ask(client, '{"name": "x"}')
-    assert "deadline: missing" in page.partition('id="problem"')[2].partition("</div>")[0]
+    assert "deadline: is missing" in page.partition('id="problem"')[2].partition("</div>")[0]
 
 
 def test_a_workflow_becomes_a_set_that_is_shown_before_it_is_submitted(client):
