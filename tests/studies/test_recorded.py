@@ -25,6 +25,7 @@ from vgrads_studies.promises.recorded_promises import (
 from vgrads_studies.promises.recorded_site import carry_out, run_recorded
 from vgrads_studies.promises.replication import lead
 
+from tests.planner import brief
 from tests.qbets.test_state import simulated
 from vgrads.planner.make import make_plan
 from vgrads.planner.promise.rollout import rollout
@@ -53,7 +54,7 @@ def planned(number):
     item = laid[number]
     slots = tuple(slot for jobs in item.jobs for slot in existing[number, jobs.machine])
     snapshot = Snapshot(workflow_set=item.workflow_set, slots=slots, seed=number)
-    return item, snapshot, make_plan(snapshot)
+    return item, snapshot, brief.make_plan(snapshot)
 
 
 def test_slots_are_jobs_of_the_log_that_came_soon_after_the_first():
@@ -197,20 +198,20 @@ def history(tmp_path):
 def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(
     history, view
 ):
-    extent = RecordedExtent(count=8, view=view)
+    extent = RecordedExtent(count=4, view=view)
     result = study_log(history, extent, [lead()])
     assert {row.view for row in result.rows} == {view}
     assert {line[HEAD.index("view")] for line in lines(result)} == {view}
     assert {row.strategy for row in result.rows} <= set(ARMS)
     again = study_log(history, extent, [lead()])
     assert [r.result.promised for r in again.rows] == [r.result.promised for r in result.rows]
-    assert len(result.rows) + sum(result.unplanned.values()) == 8 * len(ARMS)
+    assert len(result.rows) + sum(result.unplanned.values()) == 4 * len(ARMS)
     from vgrads_studies.promises.recorded_promises import QBETS  # noqa: PLC0415
 
     from vgrads.traces.history import read_history  # noqa: PLC0415
 
     log = read_history(history)
-    laid = lay_sets(log, 8, 0, [lead()])
+    laid = lay_sets(log, 4, 0, [lead()])
     existing = offered(log, laid, replace(QBETS, view=view))
     for row in (r for r in result.rows if r.strategy == "qbets"):
         item = laid[row.case]
