@@ -111,13 +111,19 @@ _INELIGIBLE = ("Dependency", "JobHeld", "BeginTime", "Deadline")
 squeue(1). A limit of the user or of an array is none: the job takes part in the scheduling."""
 
 
+def _deadline_in_s(order: JobSubmission, end_in_s: float, minutes: int) -> int:
+    """Return the deadline of a job: the end by which it must be over, or somewhat later if only its
+    whole minutes do not fit before that, since such a job would never start."""
+    fits = order.walltime_s <= end_in_s - order.begin_in_s
+    least = round(order.begin_in_s) + 60 * minutes if fits else 1
+    return max(round(end_in_s), least)
+
+
 class Slurm(Dialect):
     """Dialect of Slurm 20.11 and later."""
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
-        """Times are relative to now by the controller's clock, so zone and skew do not matter. A
-        job whose whole minutes do not fit before its deadline would never start; one that is too
-        long is refused."""
+        """Times are relative to now by the controller's clock, so zone and skew do not matter."""
         minutes = max(1, math.ceil(order.walltime_s / 60))
         options = [
             "--parsable",
@@ -135,10 +141,7 @@ class Slurm(Dialect):
         options += [f"--partition={order.queue}"] if order.queue else []
         options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
         if order.end_in_s is not None:
-            end_in_s = round(order.end_in_s)
-            if order.walltime_s <= order.end_in_s - order.begin_in_s:
-                end_in_s = max(end_in_s, round(order.begin_in_s) + 60 * minutes)
-            options.append(f"--deadline=now+{max(1, end_in_s)}")
+            options.append(f"--deadline=now+{_deadline_in_s(order, order.end_in_s, minutes)}")
         options += [f"--account={access.account}"] if access.account else []
         options += [f"--reservation={access.reservation}"] if access.reservation else []
         return " ".join(map(quote, ["sbatch", *options, *access.options]))

@@ -220,11 +220,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("name", help="lower case, words joined by _")
     parser.add_argument("--root", type=Path, default=ROOT, help="default: this checkout")
-    asked = parser.parse_args(arguments)
-    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", asked.name):
-        parser.error(f"'{asked.name}' is no name of a module: lower case, words joined by _")
-    files, then = KINDS[asked.kind](asked.name)
-    write(asked.root, files)
+    options = parser.parse_args(arguments)
+    if not re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", options.name):
+        parser.error(f"'{options.name}' is no name of a module: lower case, words joined by _")
+    files, then = KINDS[options.kind](options.name)
+    write(options.root, files)
     print(*files, sep="\n")
     print(f"Then: {then}; a line in changelog/. docs/patterns.md says how a change travels.")
 
