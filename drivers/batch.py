@@ -65,7 +65,9 @@ class BatchDriver(LedgerDriver):
         if self._settled(spec.id):
             return
         self._ledger.move(spec.id, SlotState.REQUESTED, self._clock.now())
-        command = self._dialect.submit(self._site.order(spec, self._clock.now()), self._access)
+        command = self._dialect.submit(
+            self._site.make_submission(spec, self._clock.now()), self._access
+        )
         launch = self._launch(spec)
         if launch and launch.tidy and not self._access.shared_home:
             problem = "a pilot on every node needs a home that all nodes share (access.shared_home)"

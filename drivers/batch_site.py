@@ -51,7 +51,7 @@ class BatchSite:
         self.access = access or SiteAccess()
         self._max_walltime_s = max_walltime_s or {}
 
-    def order(self, spec: SlotSpec, now_s: float) -> JobSubmission:
+    def make_submission(self, spec: SlotSpec, now_s: float) -> JobSubmission:
         """Return the job that is to hold a slot."""
         return order_of(spec, now_s, MARGIN_S, self._max_walltime_s.get(spec.queue, math.inf))
 

@@ -20,16 +20,16 @@ Files = Mapping[str, str]
 _FUTURE = "from __future__ import annotations\n"
 
 
-def class_name(name: str) -> str:
+def make_class_name(name: str) -> str:
     """Return the name of a class.
 
-    >>> class_name("load_balance")
+    >>> make_class_name("load_balance")
     'LoadBalance'
     """
     return "".join(word.capitalize() for word in name.split("_"))
 
 
-def driver(name: str) -> tuple[Files, str]:
+def draft_driver(name: str) -> tuple[Files, str]:
     """A dialect of a batch system, with every method that the protocol asks for."""
     source = (ROOT / "drivers" / "dialect.py").read_text()
     lines = source.splitlines()
@@ -44,7 +44,7 @@ def driver(name: str) -> tuple[Files, str]:
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)]) - 1
             text = "\n".join(lines[first : node.end_lineno])
             methods.append(f"{text}\n        raise NotImplementedError\n")
-    kind = class_name(name)
+    kind = make_class_name(name)
     imports = sorted(
         {
             word
@@ -82,7 +82,7 @@ def driver(name: str) -> tuple[Files, str]:
     return {f"drivers/{name}.py": module, f"tests/drivers/test_{name}.py": test}, then
 
 
-def workflow_format(name: str) -> tuple[Files, str]:
+def draft_format(name: str) -> tuple[Files, str]:
     """A reader of workflow files."""
     module = (
         f'"""Workflow files of {name}: what each part means here, and a link to the manual."""\n\n'
@@ -117,9 +117,9 @@ def workflow_format(name: str) -> tuple[Files, str]:
     }, then
 
 
-def operation(name: str) -> tuple[Files, str]:
+def draft_operation(name: str) -> tuple[Files, str]:
     """A user action: its request, from which commands, functions and the reference are made."""
-    kind = class_name(name)
+    kind = make_class_name(name)
     module = (
         f'"""The action {name}: what it asks, and what it answers. Light: commands are generated\n'
         f'from it."""\n\n{_FUTURE}\n'
@@ -150,7 +150,7 @@ def operation(name: str) -> tuple[Files, str]:
     }, then
 
 
-def page(name: str) -> tuple[Files, str]:
+def draft_page(name: str) -> tuple[Files, str]:
     """A page of the portal."""
     title = name.replace("_", " ").capitalize()
     module = (
@@ -195,10 +195,10 @@ def page(name: str) -> tuple[Files, str]:
 
 
 KINDS: Mapping[str, Callable[[str], tuple[Files, str]]] = {
-    "driver": driver,
-    "format": workflow_format,
-    "operation": operation,
-    "page": page,
+    "driver": draft_driver,
+    "format": draft_format,
+    "operation": draft_operation,
+    "page": draft_page,
 }
 
 

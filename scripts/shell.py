@@ -32,7 +32,7 @@ step       (execution, state, event) -> (state, commands): step(execution, state
 fold       fold(executions, events[:n]) is the state after n events"""
 
 
-def names_of(run: RunResult) -> dict[str, object]:
+def collect_names(run: RunResult) -> dict[str, object]:
     """Return what the prompt knows of a run."""
     outcome: RunOutcome = run.outcome
     executions = run.journal.versions
@@ -57,7 +57,7 @@ def main() -> None:
         print("planning data/lead-storm.yaml and simulating its run …")
         plan = vgrads.plan(DATA / "lead-storm.yaml")
         names = {"vgrads": vgrads, "catalog": load_catalog(DATA / "sites.toml"), "plan": plan}
-        names |= names_of(vgrads.run(plan))
+        names |= collect_names(vgrads.run(plan))
         readline.set_completer(rlcompleter.Completer(names).complete)
         readline.parse_and_bind("tab: complete")
         code.interact(banner=BANNER, local=names, exitmsg="")

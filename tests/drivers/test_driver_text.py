@@ -77,11 +77,11 @@ def test_a_job_may_last_longer_than_its_slot_where_its_queue_permits(
 ):
     spec = SlotSpec(id="a", name="a", site="s", queue="q", procs=1, duration_s=slot_s)
     site = BatchSite("s", Pbs(), Shell("s"), None, {"q": queue_s})
-    other = site.order(replace(spec, queue="other"), 0.0)
+    other = site.make_submission(replace(spec, queue="other"), 0.0)
     assert other.walltime_s == slot_s + MARGIN_S
     if window_s is not None:
         spec = replace(spec, begin_s=100.0, end_by_s=100.0 + window_s)
-    assert site.order(spec, 0.0).walltime_s == walltime_s
+    assert site.make_submission(spec, 0.0).walltime_s == walltime_s
 
 
 def test_slurm_counts_whole_minutes_and_gets_a_deadline_that_they_can_keep():
