@@ -11,7 +11,7 @@ Grade = Literal["bronze", "silver", "gold"]
 GRADES: Mapping[Grade, str] = MappingProxyType(
     {
         "bronze": "a stand-in that was written after the manual",
-        "silver": "texts that real versions printed, and a server that others wrote",
+        "silver": "a server that others wrote, or texts that real versions printed",
         "gold": "a real service in each check, whose managers are killed",
     }
 )

@@ -45,27 +45,16 @@ def draft_driver(name: str) -> tuple[Files, str]:
             text = "\n".join(lines[first : node.end_lineno])
             methods.append(f"{text}\n        raise NotImplementedError\n")
     kind = make_class_name(name)
-    imports = sorted(
-        {
-            word
-            for word in ("JobReport", "JobSubmission")
-            if any(re.search(rf"\b{word}\b", method) for method in methods)
-        }
-    )
+    names = {node.id for node in ast.walk(protocol) if isinstance(node, ast.Name)}
+    own = sorted(names & {"JobReport", "JobSubmission"})
     api = sorted(
-        {
-            node.id
-            for method in methods
-            for node in ast.walk(ast.parse(f"class _:\n{method}"))
-            if isinstance(node, ast.Name)
-        }
-        & {"QueueLimits", "QueuedJob", "SiteAccess", "SiteFacts", "SlotSpec", "Survey"}
+        names & {"QueueLimits", "QueuedJob", "SiteAccess", "SiteFacts", "SlotSpec", "Survey"}
     )
     module = (
         f'"""The batch system {name}: its versions, its commands, and a link to its manual."""\n\n'
         f"{_FUTURE}\nfrom collections.abc import Sequence\n\n"
         f"from vgrads.drivers.api import {', '.join(api)}\n"
-        f"from vgrads.drivers.dialect import Dialect, {', '.join(imports)}\n"
+        f"from vgrads.drivers.dialect import Dialect, {', '.join(own)}\n"
         "from vgrads.drivers.pilot import Launch\n\n\n"
         f'class {kind}(Dialect):\n    """Dialect of {name}."""\n\n' + "\n".join(methods)
     )

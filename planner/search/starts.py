@@ -159,13 +159,13 @@ def random_plans(problem: NumberedSet, draws: random.Random, effort: Effort) -> 
     for _ in range(_RANDOM):
         draws.shuffle(flows)
         tasks = np.concatenate([problem.by_deadline[w] for w in flows])
-        parts = [(t, n) for t in tasks.tolist() for n in _some(slots[t], draws)]
-        again = again + 1 if tuple(parts) in drawn else 0
+        parts = tuple((t, n) for t in tasks.tolist() for n in _some(slots[t], draws))
+        again = again + 1 if parts in drawn else 0
         if again > _AGAIN or not effort.spend(_PER_DRAW + _PER_TASK * len(tasks)):
             return
         if again:
             continue
-        drawn.add(tuple(parts))
+        drawn.add(parts)
         chosen, where = (np.array(column) for column in zip(*parts, strict=True))
         orders = _orders(problem, [chosen], [where])
         if problem.place(orders) is not None:

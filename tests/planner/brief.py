@@ -3,7 +3,6 @@ what the search finds call the planner itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from tests.examples import EFFORT
@@ -13,13 +12,8 @@ from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
 
 
-def make_plan(
-    snapshot: Snapshot,
-    options: Options = STANDARD,
-    effort: None = None,
-    others: Iterable[Plan] = (),
-) -> Plan:
+def make_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     """Return a plan, with little effort unless the options state another than the usual one."""
     if options.effort == STANDARD.effort:
         options = replace(options, effort=EFFORT)
-    return make.make_plan(snapshot, options, effort, others)
+    return make.make_plan(snapshot, options)

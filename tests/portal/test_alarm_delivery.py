@@ -82,6 +82,13 @@ def test_one_target_that_fails_affects_no_other():
     assert len(good.requests) == 1
 
 
+def test_a_silent_target_is_given_up_after_the_stated_time():
+    with HttpListener(status=None) as silent:
+        target = AlarmTarget("t", f"json://127.0.0.1:{silent.port}/{SECRET}", is_limited=False)
+        (result,) = deliver([target], TITLE, BODY, AllowedTargets(), longest_s=1.0)
+    assert result.reason == "no answer within 1 s"
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

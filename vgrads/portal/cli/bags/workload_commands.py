@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from vgrads.portal.cli.bags.group import bags_app
-from vgrads.portal.cli.options import AsJson, Wide, answer_with
+from vgrads.portal.cli.options import AsJson, Seed, Wide, answer_with
 
 LOAD, MODEL, DAYS = 0.6, "average", 1.0
 
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 History = Annotated[
     Path,
     typer.Argument(
