@@ -293,6 +293,7 @@ def test_a_set_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
             until(lambda: not any(client.processing().values()), "workers given back")
 
 
+@pytest.mark.more
 def test_a_bag_on_the_workers_of_a_dask_cluster(vgrads, write, tmp_path):
     """Somebody's cluster lends its workers: an agent on each, as a task that lasts, and none of it
     stays."""
@@ -714,6 +715,7 @@ def test_outputs_of_a_bag_can_be_fetched_and_nothing_else(service):
             urllib.request.urlopen(f"{service.url}/v1/bags/{bag}/outputs/{name}")
 
 
+@pytest.mark.more
 def test_parameters_of_the_client_are_words_of_the_shell():
     assert command_of("echo {a} {b:raw}", {"a": "it's", "b": "$HOME"}) == "echo 'it'\"'\"'s' $HOME"
     assert command_of("echo {} {}", (1, "x y")) == "echo 1 'x y'"

@@ -188,6 +188,7 @@ def test_paid_nodes_do_what_is_required_and_no_more(tmp_path, more, of):
         assert tasks.status.count(2, 0, 60) == 60
 
 
+@pytest.mark.more
 def test_what_is_not_required_is_done_on_free_nodes_only(tmp_path):
     document = bag(fraction=0.5, deadline="8m", runtime_s=60)
     world = World(tmp_path, cloud(billing="1s") + QUEUE, document).run()
@@ -214,6 +215,7 @@ def test_of_two_zones_the_one_with_cheaper_spot_nodes_is_used_while_it_has_any(t
     assert world.goal()["promise"] == 1.0
 
 
+@pytest.mark.more
 def test_a_market_that_refused_a_request_is_waited_for_while_there_is_time(tmp_path):
     sites = cloud(billing="1s", spot_price_usd_per_hour=0.3, spot_interruptions_per_hour=15.0)
     world = World(tmp_path, sites, bag(deadline="4h", runtime_s=60, budget_usd=9)).run()

@@ -338,6 +338,7 @@ def items(place, count):
     return [(place / "items" / f"i{n:02}").read_bytes() for n in range(count)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "how",
     [
@@ -562,6 +563,7 @@ def begun(place, home, blocks, *words):
     raise AssertionError("it did not get so far")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("how", ["killed", "interrupted, its folder lost"])
 def test_a_run_that_ends_in_its_midst_goes_on_and_runs_nothing_again_that_is_recorded(
     vgrads, place, tmp_path, how

@@ -173,6 +173,7 @@ def drawn(kind, tasks, seed):
     return [60.0 * draw.paretovariate(2.2) * 1.2 / 2.2 for _ in range(tasks)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("slow", [1, 3, 5])
 @pytest.mark.parametrize(
     ("kind", "tasks"), [("equal", 1000), ("log-normal", 1000), ("log-normal", 500)]

@@ -162,6 +162,7 @@ def pbs_bench(request, tmp_path, monkeypatch):
     driver.sweep([reserved.handle for reserved in driver.marked_jobs()])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("check", pytest_names(REAL_CHECKS))
 def test_pbs(check, pbs_bench):
     check(pbs_bench)
@@ -200,6 +201,7 @@ def test_a_slot_whose_submission_never_arrived_can_be_released(pbs_bench, tmp_pa
     assert [reserved.name for reserved in driver.marked_jobs()] == [mark(first.id)]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("again", ["looked at again", "closed"])
 def test_a_job_that_runs_on_after_its_slot_ended_is_removed(pbs_bench, tmp_path, again):
     """As where a batch system has lost sight of a job's processes: its script has ended, its job
@@ -342,6 +344,7 @@ def dask_cluster():
         yield cluster
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("check", pytest_names((*CHECKS, *PILOT_CHECKS, finds_its_slots_again)))
 def test_dask_cluster(check, dask_cluster, tmp_path):
     from vgrads.drivers.dask_cluster import DaskCluster  # noqa: PLC0415 it loads Dask

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -193,6 +194,7 @@ windows = st.lists(
 )
 
 
+@pytest.mark.more
 @settings(max_examples=examples(80), deadline=None)
 @given(
     at_cluster=windows,
@@ -218,6 +220,7 @@ def test_nothing_is_planned_submitted_or_run_across_a_window(
     run_and_check(planned, grid, seed)
 
 
+@pytest.mark.more
 def test_what_is_planned_again_crosses_no_window_either():
     broken = cloud([window(6, 4), window(20, 4)], slot_up=0.5)
     grid = grid_of(broken, forecast=False)

@@ -355,6 +355,7 @@ def test_a_task_that_no_descriptor_is_left_for_tells_the_limit(tmp_path):
     assert "ulimit -n" in done.stdout
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("files", "tasks"), [(64, 60), (24, 1)])
 def test_a_run_waits_for_free_descriptors(tmp_path, files, tasks):
     rows = "".join(

@@ -526,6 +526,7 @@ def bucket():
     server.stop()
 
 
+@pytest.mark.more
 def test_objects_of_a_store(here, bucket):
     client, environment = bucket
     send = (RemoteFile(name="b", url="s3://bucket/out/b"),)

@@ -113,6 +113,7 @@ def test_a_run_whose_manager_is_dead_is_cancelled_from_here(vgrads, write, tmp_p
     assert vgrads("status", row["run"], "--json").json["runs"][0]["state"] == "cancelled"
 
 
+@pytest.mark.more
 def test_a_simulated_run_is_played_again(vgrads, write):
     assert vgrads("run", DATA / "lead.yaml", "--as-stated", "--seed", "1", "--json").code == 0
     with Store() as store:
@@ -201,6 +202,7 @@ def each_from_the_same_home(tmp_path):
         yield act
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("commit", [1, 2, 3, 4])
 def test_a_run_that_is_killed_before_its_first_event(commit, vgrads, write, tmp_path):
     """Either there is no such run, or it can be resumed and cancelled."""
@@ -256,6 +258,7 @@ def test_a_set_that_cannot_be_run_leaves_no_run(vgrads, write, tmp_path):
     assert vgrads("status", "--json").json["runs"] == []
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("commit", [1, 2])
 def test_a_bag_that_is_killed_before_its_first_event(commit, vgrads, write, tmp_path):
     path = write("bag.yaml", "name: b\ncommand: 'echo {x}'\nparameters: {x: [1, 2]}\n")

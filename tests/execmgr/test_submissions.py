@@ -155,6 +155,7 @@ def test_without_a_current_forecast_the_planned_instant_stays():
     assert not any(isinstance(event, Replanned) for event in journal.events)
 
 
+@pytest.mark.more
 def test_runs_with_moved_submissions_survive_their_manager_at_every_position():
     plain, journal = run_in(QueueWorld(WaitCurve(0.0, 600.0)))
     assert any(isinstance(event, Replanned) for event in journal.events)

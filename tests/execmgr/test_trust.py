@@ -166,6 +166,7 @@ def begun(tmp_path):
     return (tmp_path / "ran").read_text().split() if (tmp_path / "ran").exists() else []
 
 
+@pytest.mark.more
 def test_a_manager_that_slept_through_its_lease_takes_nothing_from_the_next(write, tmp_path):
     """SIGSTOP, a second manager, SIGCONT: the first lets go; nothing is killed, begun again or
     lost."""
@@ -624,6 +625,7 @@ def test_where_agents_find_their_manager_is_reported_when_there_is_room(small_di
     second.close()
 
 
+@pytest.mark.more
 def test_what_the_system_refuses_is_reported_in_its_words_and_in_a_line(
     vgrads, small_disk, tmp_path
 ):

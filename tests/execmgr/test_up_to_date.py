@@ -145,6 +145,7 @@ def test_what_is_done_is_reported_and_not_done_again(bench, vgrads):
     assert len(bench.plan("--rerun")["placements"]) >= 4
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("change", "again"),
     [
@@ -338,6 +339,7 @@ def test_a_file_that_changed_while_its_task_ran_is_not_believed(bench, tmp_path)
     assert "cut" in bench.run()[0]
 
 
+@pytest.mark.more
 def test_a_killed_manager_leaves_what_was_done(bench, tmp_path):
     bench.tasks["both"]["command"] = "sleep 60"
     bench.write()

@@ -49,6 +49,7 @@ def interrupted(folder, home, text, sites, name=""):
     return program.returncode, err, int(process.read_text())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("text", WAITS.values(), ids=WAITS)
 def test_the_calls_of_this_machine_end(tmp_path, home, text):
     code, err, process = interrupted(tmp_path / "calls", home, text, "local")

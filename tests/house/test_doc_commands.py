@@ -166,6 +166,7 @@ def as_sacct(path) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("command", [marked(c) for c in commands() if not elsewhere(c)])
 def test_a_command_of_the_documents_runs(vgrads, workdir, command, request):
     line = as_run(command)

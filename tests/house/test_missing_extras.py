@@ -69,6 +69,7 @@ def test_a_study_says_how_it_is_installed(lean):
     assert refused(done, "studies").count("\n") == 1
 
 
+@pytest.mark.more
 def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
     """The demo runs without extras where the wheel is tried (tests/services/try_wheel.sh)."""
     write("sites.toml", '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 1\n')
@@ -86,6 +87,7 @@ def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
     assert refused(png, "plots").startswith("vgrads: run.png: ")
 
 
+@pytest.mark.more
 def test_a_picture_that_needs_an_extra_is_refused_before_any_work(lean, tmp_path):
     commands = [
         ["plan", str(DATA / "lead-storm.yaml"), "--gantt", "plan.pdf"],
@@ -140,6 +142,7 @@ def test_a_database_names_its_extra(lean):
     assert "database URL: " in refused(done, "postgres")
 
 
+@pytest.mark.more
 def test_the_pages_need_no_extra(lean, write, tmp_path):
     """A set with its chart, a queue with the picture of its bounds; a picture as PNG is refused."""
     log = make_log(1000, seed=1)

@@ -26,6 +26,7 @@ def test_import_loads_no_library_and_no_module_of_ours(tmp_path):
     assert printed(code, tmp_path) == "[]"
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["bound", "plan", "run", "offers", "Bag", "Client"])
 def test_no_name_loads_the_database_the_web_or_the_terminal(name, tmp_path):
     code = (

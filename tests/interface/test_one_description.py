@@ -129,6 +129,7 @@ def test_options_of_a_set_hold_for_its_next_plan(service):
     assert _decided(first) == _decided(again)
 
 
+@pytest.mark.more
 def test_what_if_requests_the_probability_of_the_set_unless_it_is_changed(service):
     answer = service.post("/v1/workflow-sets", json=LEAD, params={"probability": 0.5})
     path = f"/v1/workflow-sets/{answer.json()['id']}"

@@ -40,6 +40,7 @@ def shown(plan_result):
     return results(plan_result)
 
 
+@pytest.mark.more
 def test_every_result_prints_in_a_few_lines(shown):
     for name, result in shown.items():
         lines = repr(result).splitlines()
@@ -80,6 +81,7 @@ def test_text_of_users_is_escaped():
     assert "&lt;b&gt;&amp;" in ElementTree.tostring(ElementTree.fromstring(page)).decode()
 
 
+@pytest.mark.more
 def test_png_where_matplotlib_is_installed(shown):
     pytest.importorskip("matplotlib")
     for name in ("bound", "no bound", "trajectory", "backtest", "offers", "plan", "run"):

@@ -95,6 +95,7 @@ def test_plan_with_options(vgrads):
     assert [s.submit_s for s in result.slots] == [s["submit_s"] for s in command["slots"]]
 
 
+@pytest.mark.more
 def test_an_infeasible_set_says_what_would_do(vgrads, write, monkeypatch):
     text = (DATA / "lead-storm.yaml").read_text().replace("lead.json", str(DATA / "lead.json"))
     path = write("hard.yaml", text.replace("sites: sites.toml", ""))

@@ -128,6 +128,7 @@ machines = st.lists(
 )
 
 
+@pytest.mark.more
 @FORMS
 @settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(dags(9), min_size=1, max_size=2), machines, st.sampled_from([300, 3000]))

@@ -1,5 +1,6 @@
 """Tasks that last no time: their order is that of what they need, whatever they are called."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +27,7 @@ def chain_of(names, lengths):
     return make_workflow("w", tasks)
 
 
+@pytest.mark.more
 @given(NAMES, LENGTHS)
 def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_compute(
     names, lengths

@@ -181,6 +181,7 @@ hourly = st.lists(
 )
 
 
+@pytest.mark.more
 @settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(dags(6), min_size=1, max_size=3),

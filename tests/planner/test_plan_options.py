@@ -82,6 +82,7 @@ def test_only_the_chosen_sites_are_used(vgrads):
     assert "--only-site" in answer.err
 
 
+@pytest.mark.more
 def test_the_effort_of_the_environment_holds_where_none_is_given(vgrads, monkeypatch):
     def planned(*words):
         return vgrads("plan", DATA / "lead-storm.yaml", "--json", *words)
@@ -183,6 +184,7 @@ def test_money_is_a_relaxation_where_something_can_be_bought():
     assert (change.amount, change.cost_usd, change.probability) == (1.5, 2.0, 1.0)
 
 
+@pytest.mark.more
 def test_what_would_do_is_printed_at_the_command_line(vgrads, write):
     text = (DATA / "lead.yaml").read_text().replace("deadline: 2h", "deadline: 80m")
     assert "80m" in text
@@ -199,6 +201,7 @@ def test_what_would_do_is_printed_at_the_command_line(vgrads, write):
 # explain
 
 
+@pytest.mark.more
 def test_a_plan_explains_where_its_tasks_stand(vgrads, tmp_path):
     plan = vgrads("plan", DATA / "lead.yaml", "--effort", "0", "--json").json
     path = tmp_path / "plan.json"
@@ -279,6 +282,7 @@ def best_and_ours(sures, needed, seed):
     return best.promise, ours.promise
 
 
+@pytest.mark.more
 def test_the_phases_come_close_to_the_best_plan():
     result = np.array([best_and_ours(*each) for each in INSTANCES])
     gaps = result[:, 0] - result[:, 1]

@@ -113,6 +113,7 @@ def test_own_jobs_that_wait_are_ahead_and_started_ones_count_towards_the_limit()
     assert own_jobs(uses, slots, ()) == {key: OwnJobs(ahead=2, total=3)}
 
 
+@pytest.mark.more
 def test_plans_request_the_slots_of_a_queue_in_order():
     log = rescheduled(queued_log(4000))
     pairs = draw_instants(log, 2, 0, 86_400.0)

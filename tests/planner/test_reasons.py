@@ -203,12 +203,14 @@ def test_a_promise_that_money_limits_says_so():
     assert text == "money (the budget is $0.50)"
 
 
+@pytest.mark.more
 def test_a_promise_that_time_limits_says_so():
     curve = StartCurve(np.array([0.0, 990.0]), np.array([0.6, 1.0]))
     text = short([chain("w")], [slot("s", curve=curve)], budget_usd=0.5)
     assert text == "time (the deadline is 16m 40s away)"
 
 
+@pytest.mark.more
 def test_a_promise_that_the_slots_limit_says_so():
     slots = [slot("s", curve=certain_from(0.0, 0.5))]
     text = short([chain("w")], slots)
@@ -217,6 +219,7 @@ def test_a_promise_that_the_slots_limit_says_so():
     assert probability == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.more
 def test_a_plan_that_falls_short_states_the_limit(vgrads, write):
     sites = write(
         "m.toml",
@@ -268,6 +271,7 @@ def test_the_error_of_an_impossible_request_names_the_limit(vgrads, write, chang
     assert "Traceback" not in answer.err
 
 
+@pytest.mark.more
 def test_ten_thousand_slots_are_planned_with_few_of_them():
     """The slots that are most likely ready early, and those of the first plan."""
     slots = tuple(

@@ -169,6 +169,7 @@ def erring(workflow, data):
     return make_workflow(workflow.name, tasks, workflow.file_mib)
 
 
+@pytest.mark.more
 @settings(max_examples=examples(120))
 @given(
     st.lists(dags(6), min_size=1, max_size=4),

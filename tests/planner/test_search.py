@@ -45,6 +45,7 @@ def test_a_plan_is_not_behind_rules_that_need_no_planner(number):
     assert result.short <= 0.005
 
 
+@pytest.mark.more
 def test_a_rule_that_needs_no_money_is_taken_where_it_suffices():
     result = compare(15)  # the phases alone buy for $1.93
     assert (result.ours.usd, result.dearer) == (0.0, 0.0)
@@ -136,6 +137,7 @@ def test_a_search_that_runs_out_of_time_says_so():
     assert effort.ended_early
 
 
+@pytest.mark.more
 def test_a_plan_that_falls_short_is_made_cheaper_too():
     """A paid slot that is ready too late adds nothing."""
     weak = slot("weak", curve=certain_from(0, 0.6))
@@ -158,6 +160,7 @@ def explained(plan: Plan) -> dict:
     return explain(plan_json(plan), "w/t0")
 
 
+@pytest.mark.more
 def test_explain_says_why_other_plans_were_not_taken():
     times = np.linspace(0.0, 900.0, 10)
     curve = StartCurve(times, np.linspace(0.3, 0.8, 10))

@@ -462,6 +462,7 @@ ODD = (
 )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("seed", range(5))
 def test_remembered_orders_are_those_of_policies_as_written(seed):
     draw = random.Random(seed)

@@ -107,6 +107,7 @@ def test_a_policy_file_may_begin_with_a_mark_and_must_be_a_file(vgrads, write, t
     assert "policy_file: cannot be read: is not a regular file" in answer.err
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -235,6 +236,7 @@ def test_an_invitation_needs_a_dispatcher_that_has_listened(vgrads, write):
     assert vgrads("bags", "invite", message["id"], "--name", "a/b").code == 2
 
 
+@pytest.mark.more
 def test_a_killed_dispatcher_finds_its_guests_again_and_knows_the_black_hole(
     vgrads, ad_hoc_agents, tmp_path
 ):

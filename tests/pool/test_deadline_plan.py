@@ -152,6 +152,7 @@ def bag(tmp_path):
     return write
 
 
+@pytest.mark.more
 def test_size_plans_a_bag_on_sites(vgrads, bag, tmp_path):
     path = bag("runtime_s: 60\ndeadline: 40m\nfraction: 0.5\nof: any\n")
     sites = ("--sites", tmp_path / "sites.toml")
@@ -224,6 +225,7 @@ def test_a_goal_that_cannot_be_is_one_clear_error(vgrads, bag, tmp_path, text, w
     assert answer.code != 0 and problem in answer.err and "Traceback" not in answer.err
 
 
+@pytest.mark.more
 def test_a_goal_is_run_and_kept_and_its_page_says_so(vgrads, bag, tmp_path):
     path = bag("runtime_s: 60\ndeadline: 40m\nprobability: 0.9\nbudget_usd: 20\n")
     ran = vgrads("bags", "run", path, "--sites", tmp_path / "sites.toml")

@@ -51,6 +51,7 @@ def test_plans_that_are_simulated_together_do_as_each_alone():
     assert len({planned.probability for planned in together.values()}) > 3
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("deadline_s", [1200.0, 5000.0, 20_000.0])
 def test_of_several_clouds_that_of_the_best_plan_is_used(deadline_s):
     """The one whose nodes on demand are cheaper has no spot nodes."""

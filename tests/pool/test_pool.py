@@ -272,6 +272,7 @@ def test_the_stages_have_the_papers_totals():
     )
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("acquisition", POLICIES)
 @pytest.mark.parametrize("pace", ["at_once", "per_poll"])
 def test_every_task_runs_once_whatever_the_acquisition(acquisition, pace):

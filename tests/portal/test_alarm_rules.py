@@ -112,6 +112,7 @@ def alarms(client, set_id):
     return client.get(f"/v1/workflow-sets/{set_id}/status").json().get("alarms")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("way", ["REST", "page", "command"])
 def test_an_alarm_is_acknowledged(running, vgrads, way):
     client, set_id = running

@@ -196,6 +196,7 @@ def test_limits_hold_for_what_was_added_over_http_and_nothing_else(store, vgrads
         assert len(server.requests) == 1
 
 
+@pytest.mark.more
 def test_messages_of_a_user_are_so_many_a_minute(client, store):
     head = bearer(store)
     with no_server() as port:

@@ -103,6 +103,7 @@ def test_an_empty_database_is_damaged_and_not_new(vgrads, tmp_path):
     assert vgrads("status").code == 0
 
 
+@pytest.mark.more
 def test_a_new_database_may_be_begun_by_many_at_once(tmp_path):
     def begin(_):
         program = "from vgrads.portal.records.store import Store\nwith Store() as s: s.ready()"

@@ -159,6 +159,7 @@ def test_a_number_is_above_those_of_all_bags(tmp_path):
     assert [reserve_number(tmp_path, 1), reserve_number(tmp_path, 9)] == [8, 9]
 
 
+@pytest.mark.more
 def test_a_program_deletes_what_it_submitted(tmp_path):
     with serving(tmp_path) as served, served.client() as client:
         run = client.run(client.submit(SMALL))

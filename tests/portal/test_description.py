@@ -71,6 +71,7 @@ def test_every_operation_has_one_typed_answer_with_an_example(description):
             assert "example" in content or '"binary"' in text, (method, path, media)
 
 
+@pytest.mark.more
 def test_examples_are_as_their_schemas(description):
     count, checks = 0, {}
     for method, path, operation in operations(description):
@@ -87,6 +88,7 @@ def test_examples_are_as_their_schemas(description):
     assert count > 100
 
 
+@pytest.mark.more
 def test_no_answer_is_described_as_any_object(description):
     """Every schema of an answer names its fields, each with what it means."""
     closed = closed_schemas(description)

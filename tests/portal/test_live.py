@@ -280,6 +280,7 @@ def test_webhooks_that_are_not_configured_or_not_there_hold_nothing_up(listen):
         Webhook("file:///etc/passwd", "secret", "run-1")
 
 
+@pytest.mark.more
 def test_a_run_from_the_command_line_tells_its_webhook(vgrads, listen, monkeypatch):
     listener = listen()
     missing = vgrads("run", DATA / "lead.yaml", "--webhook", listener.url)

@@ -228,6 +228,7 @@ def test_a_fault_of_our_own_asks_to_be_reported(capsys):
     report.unlink()
 
 
+@pytest.mark.more
 def test_tab_offers_what_is_there(vgrads, tmp_path, monkeypatch):
     vgrads("plan", DATA / "lead.yaml")
     monkeypatch.chdir(DATA)

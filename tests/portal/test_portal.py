@@ -204,6 +204,7 @@ def test_the_chart_has_a_tag_that_changes_with_the_run(client):
     assert client.get(base, headers={"If-None-Match": body.headers["etag"]}).status_code == 304
 
 
+@pytest.mark.more
 def test_the_plan_that_was_shown_equals_the_same_that_is_run(client):
     set_id = submit(client, LEAD)
     base = f"/v1/workflow-sets/{set_id}"
@@ -242,6 +243,7 @@ def test_who_does_not_want_to_wait_gets_a_set_that_is_being_planned(client):
 # what if, why, how sure as it went
 
 
+@pytest.mark.more
 def test_what_if_tells_of_other_wishes_and_keeps_nothing(client):
     set_id = submit(client, LEAD | {"at_least": 6, "budget_usd": 40})
     base = f"/v1/workflow-sets/{set_id}"
@@ -285,6 +287,7 @@ def test_a_task_is_explained(client):
     )
 
 
+@pytest.mark.more
 def test_the_promise_over_time_begins_as_promised_and_ends_at_what_came(client):
     set_id = submit(client, LEAD)
     base = f"/v1/workflow-sets/{set_id}"
@@ -300,6 +303,7 @@ def test_the_promise_over_time_begins_as_promised_and_ends_at_what_came(client):
     assert [p["at_s"] for p in points] == sorted(p["at_s"] for p in points)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("form", "begins"),
     [("html", b"<!doctype"), ("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")],

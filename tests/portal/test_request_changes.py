@@ -40,6 +40,7 @@ def running(tmp_path, monkeypatch):
             client.delete(f"/v1/workflow-sets/{set_id}")
 
 
+@pytest.mark.more
 def test_a_change_is_shown_before_it_is_made_and_applied_once(running):
     client, set_id = running
     path = f"/v1/workflow-sets/{set_id}/request"
@@ -65,6 +66,7 @@ def test_a_change_is_shown_before_it_is_made_and_applied_once(running):
     assert client.get(f"/v1/workflow-sets/{set_id}/status").json()["deadline_s"] >= 4 * 3600.0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -86,6 +88,7 @@ def test_a_change_that_cannot_be_is_refused_with_its_reason(running, change, wor
     assert len(client.get(path).json()["history"]) == 1
 
 
+@pytest.mark.more
 def test_the_page_shows_the_new_promise_and_changes_nothing_before_it_is_confirmed(running):
     client, set_id = running
     page = f"/sets/{set_id}/request"
@@ -162,6 +165,7 @@ workflows:
 """
 
 
+@pytest.mark.more
 def test_a_change_survives_the_death_of_its_manager(vgrads, write, tmp_path):
     """It is sent while no manager is there, and applied by the one that continues the run."""
     file = str(write("late.yaml", LATE))

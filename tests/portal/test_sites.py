@@ -89,6 +89,7 @@ def test_nothing_of_a_faulty_file_is_stored(vgrads, write):
     assert len(vgrads("sites", "list", "--json").json["sites"]) == 7
 
 
+@pytest.mark.more
 def test_runs_teach_how_long_binding_takes(vgrads):
     def observed():
         rows = vgrads("sites", "list", DATA / "sites.toml", "--json").json["sites"]

@@ -61,6 +61,7 @@ def submit(client, document=SMALL):
 # what the command line ran
 
 
+@pytest.mark.more
 def test_a_set_that_the_command_line_ran_has_every_page(vgrads, looking):
     client, _ = looking
     done = vgrads("run", DATA / "lead.yaml", "--json")
@@ -128,6 +129,7 @@ def test_a_mistake_in_a_browser_is_a_page_and_elsewhere_a_problem_document(looki
 # how it stands
 
 
+@pytest.mark.more
 def test_the_page_begins_with_the_promise_as_it_stands_now(looking):
     client, _ = looking
     set_id = submit(client, LEAD | {"at_least": 6, "budget_usd": 40})
@@ -427,6 +429,7 @@ def test_nothing_is_reported_as_certain():
 # as it happens
 
 
+@pytest.mark.more
 def test_what_tasks_print_is_followed_from_another_process(home, vgrads, tmp_path):
     requested = {
         "name": "talk",

@@ -120,6 +120,7 @@ def test_a_curve_replaces_another_by_degrees(new, old, share, level):
     assert new.replacing(LevelCurve(scores=np.empty(0), levels=np.empty(0)), 0.0) is new
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("number", [-3, -2, -1])
 def test_learning_alone_does_not_move_an_answer(number):
     """Just before and just after an anchor, for the same state of the queue."""

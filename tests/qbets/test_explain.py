@@ -71,6 +71,7 @@ def direction_of(text):
     return np.sign(usual - present if re.search("% of .* free", text) else present - usual)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("view", [FULL, STARTED, ENDED])
 def test_no_line_contradicts_itself(view):
     effective = [reason for reason in lines(view) if round(reason.moved_s)]

@@ -68,6 +68,7 @@ def promise(vgrads, write, path):
     return answer.json["promise"]["probability"] if answer.code == 0 else 0.0, answer.err
 
 
+@pytest.mark.more
 def test_a_plan_rests_on_the_queue_of_the_same_name(vgrads, write, sites):
     own, _ = promise(vgrads, write, sites())
     stated, _ = promise(vgrads, write, sites(more="log_queue = 'busy'"))

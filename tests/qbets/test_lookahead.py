@@ -33,6 +33,7 @@ def state(running, waiting):
     )
 
 
+@pytest.mark.more
 def test_a_job_starts_at_once_where_nothing_is_before_it():
     ahead = Lookahead(procs=8, state=FREE, memory=NOTHING, scenarios=20)
     assert ahead.starts(8, 3600.0, 0.0, 7200.0).tolist() == [0.0] * 20

@@ -112,6 +112,7 @@ def test_a_question_may_name_its_user(vgrads, write):
     )
 
 
+@pytest.mark.more
 def test_backtests_say_what_their_questions_knew(vgrads):
     rows = {
         how: vgrads("backtest", HISTORY, *how, "--json").json["rows"][0]

@@ -129,6 +129,7 @@ def test_waits_rise_with_their_level_and_back(knots, item, other):
     assert wait_at(knots, float(SCORES[2])) == pytest.approx(knots[2] ** 3)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("quantile", [0.5, 0.75, 0.9, 0.95, 0.99])
 @pytest.mark.parametrize("stretch", [0.4, 1.0, 2.0])
 def test_a_wrong_model_is_brought_back_to_its_level(quantile, stretch):

@@ -11,6 +11,7 @@ from vgrads.qbets.state.queue_tables import LEAVE, RUNNING, WAITING
 WAITS_S = 100.0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("jobs", [3, 200, 3000])  # the loops of large histories are compiled
 def test_all_waiting_jobs_of_a_copied_state_may_start_before_another_is_submitted(jobs):
     state = QueueState()

@@ -78,6 +78,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
     assert compared > 3
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("view", [ENDED, STARTED])
 def test_nothing_that_a_view_hides_moves_an_answer(view):
     log, at_s = whole(), float(whole().submit_s[4200])
@@ -127,6 +128,7 @@ def test_one_replay_answers_for_all_levels_and_each_is_covered():
         assert (np.diff(bounds_s, axis=0) >= -1e-6).all()
 
 
+@pytest.mark.more
 def test_a_backtest_of_another_probability_issues_what_a_question_gets():
     log = whole()
     issued_s = {
@@ -212,6 +214,7 @@ def test_an_unknown_view_is_refused():
 # words
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("view", "hidden"),
     [

@@ -73,6 +73,7 @@ def test_pilots_are_run_learned_from_and_the_promise_is_stated_twice(vgrads, wri
     assert vgrads("plan", set_file, "--run-pilots", "--as-stated").code == 2
 
 
+@pytest.mark.more
 def test_at_simulated_sites_no_pilot_is_started(vgrads, write, set_file):
     write("sites.toml", SITES.format("simulated"))
     ran = vgrads("plan", set_file, *BRIEFLY, "--run-pilots", "--json")

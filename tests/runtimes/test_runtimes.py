@@ -196,6 +196,7 @@ def test_only_censored_records_say_longer():
     assert prediction.sd > 0.5
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     "count",
     [1, pytest.param(2, marks=pytest.mark.long), 4, pytest.param(8, marks=pytest.mark.long)],

@@ -22,6 +22,7 @@ def send(url, allowed):
     return result
 
 
+@pytest.mark.more
 def test_a_user_reaches_no_server_of_this_machine():
     """By address, by a name that has it, by mail; the operator permits networks."""
     with HttpListener() as server, MailListener() as mail:

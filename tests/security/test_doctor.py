@@ -87,6 +87,7 @@ def test_a_home_in_use_is_read_and_its_files_stay(doctor, home):
         assert contents(home).keys() == before.keys()
 
 
+@pytest.mark.more
 def test_a_new_home_is_private_whatever_was_stored_first(vgrads, doctor, tmp_path, request):
     before = os.umask(0o022)
     request.addfinalizer(lambda: os.umask(before))

@@ -266,6 +266,7 @@ def test_all_policies_are_played_for_a_log(vgrads, drawn):
     ) / 3
 
 
+@pytest.mark.more
 def test_a_person_reads_which_policy_is_best(vgrads, write):
     jobs = [(0, 100, 1), (0, 50, 1), (30, 20, 2), (400, 60, 2)]
     path = write('a b"c.swf', swf(jobs))

@@ -234,6 +234,7 @@ def changed(folder, sites, document, done, **fields):
     return work.before, row["goal"], world.state
 
 
+@pytest.mark.more
 def test_nodes_are_planned_anew_at_once_for_a_later_or_an_earlier_deadline(tmp_path):
     """The promise of the goal before does not count for the new one."""
     nodes = {}
@@ -472,6 +473,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.more
 def test_a_goal_is_changed_with_the_form_of_its_page(service, tmp_path):
     client = service.client()
     bag_id = client.submit_bag(slow(tmp_path, tasks=4))

@@ -222,6 +222,7 @@ def goals_of(folder, sites, document, *drawn):
     ]
 
 
+@pytest.mark.more
 @settings(max_examples=examples(12))
 @given(
     factor=st.sampled_from([0.5, 0.8, 1.0, 1.6, 3.0]),

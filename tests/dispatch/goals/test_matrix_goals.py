@@ -56,6 +56,7 @@ def nodes_over_time(world):
     return [(at_s, sum(nodes.values())) for at_s, nodes in world.goal()["nodes_over_time"]]
 
 
+@pytest.mark.more
 def test_a_wavefront_is_done_in_time_by_as_many_nodes_as_its_width_lets_run(tmp_path):
     world = matrix_world(tmp_path, cloud(billing="1s"), 40, 40, deadline="2h")
     bag = world.run().state.bags[0]
@@ -71,6 +72,7 @@ def test_a_wavefront_is_done_in_time_by_as_many_nodes_as_its_width_lets_run(tmp_
     assert goal["promises"][0][1] >= 0.9
 
 
+@pytest.mark.more
 def test_no_node_is_paid_that_has_no_block(tmp_path):
     world = matrix_world(tmp_path, cloud(billing="1s"), 50, 50, deadline="80m").run()
     work_usd = 625 * 60.0 / 4 / 3600.0
@@ -78,6 +80,7 @@ def test_no_node_is_paid_that_has_no_block(tmp_path):
     assert work_usd < world.spent_usd < 1.25 * work_usd
 
 
+@pytest.mark.more
 def test_without_a_width_the_same_bag_gets_more_nodes_at_once(tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "a").mkdir()
@@ -331,6 +334,7 @@ def test_a_failed_run_is_continued_with_the_same_goal_and_another_replaces_it(vg
     assert last["since_unix_s"] > began["since_unix_s"]
 
 
+@pytest.mark.more
 def test_an_interrupted_run_has_its_goal_when_it_is_resumed_or_is_cancelled_for_another(
     vgrads, tmp_path, monkeypatch
 ):

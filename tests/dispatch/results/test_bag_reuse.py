@@ -188,6 +188,7 @@ def test_absolute_names_in_commands(tmp_path):
         assert writes_elsewhere(command) == elsewhere, command
 
 
+@pytest.mark.more
 def test_a_service_reuses_on_request_what_the_same_user_has_done(tmp_path):
     served = serve_this_machine(tmp_path / "home")
     try:

@@ -4,10 +4,13 @@ import json
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tests.portal.serving import serve_this_machine
 from tests.waiting import until
 
 
+@pytest.mark.more
 def test_each_is_stored_and_does_its_own_tasks(tmp_path):
     served = serve_this_machine(tmp_path / "home")
 

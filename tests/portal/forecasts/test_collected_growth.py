@@ -80,6 +80,7 @@ def mark_stored(log):
     return marked
 
 
+@pytest.mark.more
 def test_a_second_collection_continues_the_stored_replay(collect):
     whole = simulated(6000)
     first_s, second_s = float(whole.submit_s[5000]), float(whole.submit_s[5100])

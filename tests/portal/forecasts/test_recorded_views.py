@@ -60,6 +60,7 @@ def test_a_command_records_the_view_of_a_file(vgrads, store, tmp_path):
     assert recorded(store) == {("bound", "ended")}
 
 
+@pytest.mark.more
 def test_slots_of_plans_and_runs_have_the_view_of_their_queue(vgrads, store):
     """Promises, and slots of a cloud, have none."""
     assert vgrads("run", DATA / "lead.yaml", "--json").code == 0

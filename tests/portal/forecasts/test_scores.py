@@ -170,6 +170,7 @@ def test_a_plan_warns_of_the_queues_that_it_uses(vgrads, store):
     assert warned == used
 
 
+@pytest.mark.more
 def test_a_run_scores_its_own_slots_and_its_promise(vgrads):
     run = vgrads("run", DATA / "lead.yaml", "--json").json
     document = vgrads("score", "--json").json

@@ -83,6 +83,7 @@ def test_a_set_that_is_planned_and_planned_again(served):
     assert "<strong>Received.</strong>" in open_all(client, set_id)
 
 
+@pytest.mark.more
 def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(served):
     client, _ = served
     below = submit(client, UNLIKELY)
@@ -103,6 +104,7 @@ def test_a_set_that_is_planned_below_the_request_and_another_that_is_impossible(
     open_page(client, f"/sets/{impossible}/what-if")
 
 
+@pytest.mark.more
 def test_other_values_are_computed_without_scripts(served):
     client, _ = served
     set_id = submit(client, SMALL | {"budget_usd": 5})
