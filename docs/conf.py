@@ -1,9 +1,14 @@
 """The documents as a site (``make docs``): these pages, and one for each package from its
 docstrings."""
 
+import builtins
 from glob import glob
 from importlib.metadata import version as installed
 from pathlib import Path
+
+from docutils.nodes import document
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,6 +36,7 @@ autosummary_context = {
     ]
 }
 autodoc_typehints = "description"
+autodoc_use_type_comments = False  # there are none, and they are looked for in every function
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
 default_role = None
@@ -38,3 +44,19 @@ default_role = None
 html_theme = "furo"
 html_title = f"vgrads {version}"
 html_static_path: list[str] = []
+
+
+def drop_foreign_references(_: Sphinx, doctree: document) -> None:
+    """Leave names of other projects (``float``, ``numpy.ndarray``) as text. Sphinx would compare
+    each with the end of every name of this site, which took half of its time."""
+    for reference in list(doctree.findall(pending_xref)):
+        name = reference.get("reftarget", "")
+        if reference.get("refspecific") and (
+            hasattr(builtins, name) or ("." in name and not name.startswith("vgrads"))
+        ):
+            reference.replace_self(reference.children)
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("doctree-read", drop_foreign_references)

@@ -250,5 +250,5 @@ def _workers(info: Mapping[str, Any]) -> list[str]:
 
 def _here(client: Any, workers: Sequence[str]) -> list[str]:
     """Return those of these workers that still exist."""
-    existing = client.scheduler_info(n_workers=-1)["workers"]
-    return [worker for worker in workers if worker in existing]
+    running = client.scheduler_info(n_workers=-1)["workers"]
+    return [worker for worker in workers if worker in running]

@@ -66,13 +66,13 @@ def _not_placed(plan: Json, task: str) -> dict[str, Any]:
     done = [d for d in plan.get("done", ()) if d["task"] == task_id and name in ("", d["workflow"])]
     if len(done) == 1:
         return _answer(plan, done[0]["workflow"], task_id) | {"done_by": done[0]["run"]}
-    existing = sorted({p["task"] for p in plan["placements"]})[:8]
+    examples = sorted({p["task"] for p in plan["placements"]})[:8]
     if not name and dropped:
-        existing.append(f"{next(iter(dropped))}/{task}, of a workflow that is not in the plan")
+        examples.append(f"{next(iter(dropped))}/{task}, of a workflow that is not in the plan")
     raise InputError(
         f"no task '{task}' in the plan",
         where="TASK",
-        fix=f"for example {', '.join(existing)}" if existing else "",
+        fix=f"for example {', '.join(examples)}" if examples else "",
     )
 
 

@@ -41,7 +41,7 @@ def may_backfill(
 @compiled
 def count_in_time(
     s: Schedule,
-    retained: Bools,
+    kept: Bools,
     live: Bools,
     done: Bools,
     late_s: Floats,
@@ -64,7 +64,7 @@ def count_in_time(
             for n in range(s.tasks[t].replicas_at, s.tasks[t + 1].replicas_at):
                 c = s.of_task[n]
                 slot = s.replicas[c].slot
-                if live[c] and retained[slot]:
+                if live[c] and kept[slot]:
                     first_s = min(first_s, s.replicas[c].start_s + s.replicas[c].length_s)
                     delays[w] = max(delays[w], late_s[slot])
             ends_s[w] = max(ends_s[w], first_s)

@@ -23,18 +23,18 @@ class Array:
     start."""
 
     first_s: float
-    retained: bool = False
+    kept: bool = False
     missed: bool = False
     minute: float = -1.0
 
     def may_vote(self, missed: bool) -> bool:
         """Return True the first time that this outcome is reported."""
-        message = self.missed if missed else self.retained
+        voted = self.missed if missed else self.kept
         if missed:
             self.missed = True
         else:
-            self.retained = True
-        return not message
+            self.kept = True
+        return not voted
 
     def counts(self, start_s: float) -> bool:
         """Return True for the first start within a minute."""
@@ -70,8 +70,8 @@ def distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
     for user, procs, request_s, submit_s in zip(*(c.tolist() for c in columns), strict=True):
         shape = (user, procs, request_s)
         joined.append(arrays.join(shape, submit_s) if user >= 0 else Array(submit_s))
-    existing = np.flatnonzero(log.started & (log.start_s <= until_s))
-    order = existing[np.argsort(log.start_s[existing], kind="stable")]
+    started = np.flatnonzero(log.started & (log.start_s <= until_s))
+    order = started[np.argsort(log.start_s[started], kind="stable")]
     counted = sum(
         joined[row].counts(at_s)
         for row, at_s in zip(order.tolist(), log.start_s[order].tolist(), strict=True)

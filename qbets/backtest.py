@@ -209,11 +209,11 @@ def score(
             "quick_bounded",
         )
         return dict.fromkeys(names)
-    retained = waits_s <= bounds_s
+    kept = waits_s <= bounds_s
     quick = waits_s <= QUICK_S
     return {
-        "coverage": float(retained.mean()),
-        "worst_window_coverage": worst_window(retained),
+        "coverage": float(kept.mean()),
+        "worst_window_coverage": worst_window(kept),
         "pinball_s": pinball(waits_s, bounds_s, quantile),
         "median_bound_s": float(np.median(bounds_s)),
         "mean_bound_s": float(bounds_s.mean()),
@@ -229,16 +229,16 @@ def pinball(waits_s: NDArray[np.float64], bounds_s: NDArray[np.float64], quantil
     return float(np.maximum(quantile * over, (quantile - 1) * over).mean())
 
 
-def worst_window(retained: NDArray[np.bool_], window: int = WINDOW) -> float:
+def worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
     """Return the lowest coverage of any ``window`` consecutive jobs; of all of them if there are
     fewer."""
-    return float(rolling_coverage(retained, window).min())
+    return float(rolling_coverage(kept, window).min())
 
 
-def rolling_coverage(retained: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
+def rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
     """Return the coverage of every ``window`` consecutive jobs; one value, that of all, if there
     are fewer."""
-    width = min(window, len(retained))
-    total = np.concatenate([[0], np.cumsum(retained)])
+    width = min(window, len(kept))
+    total = np.concatenate([[0], np.cumsum(kept)])
     shares: NDArray[np.float64] = (total[width:] - total[:-width]) / width
     return shares

@@ -56,7 +56,7 @@ class Trees:
 def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth) -> Trees:
     """Learn quantiles of a target at ascending levels from rows without NaN."""
     edges = [_edges(column) for column in rows.T]
-    width = max(1, *(len(existing) for existing in edges))
+    width = max(1, *(len(column) for column in edges))
     table = np.full((len(edges), width), np.inf)
     for number, current in enumerate(edges):
         table[number, : len(current)] = current

@@ -77,13 +77,13 @@ class ClassOutcomes:
             self._correction = ClassCorrection(deviation, corrected)
         return self._correction
 
-    def add(self, deviation: Floats, existing: ClassCorrection | None) -> None:
+    def add(self, deviation: Floats, correction: ClassCorrection | None) -> None:
         """Record the deviation of a job, and what was known of the class when it was submitted."""
         self._sum += deviation
         self._jobs += 1
-        if existing is not None:
-            self._fit[0] += existing.deviation @ deviation
-            self._size[0] += existing.deviation @ existing.deviation
+        if correction is not None:
+            self._fit[0] += correction.deviation @ deviation
+            self._size[0] += correction.deviation @ correction.deviation
         if self._jobs < BLOCK:
             return
         for total in (self._fit, self._size):
@@ -123,18 +123,18 @@ class ClassCalibration:
         result = []
         for dimension, mark in reversed(list(enumerate(marks))):
             outcomes = self.outcomes.get(mark)
-            existing = None if outcomes is None else outcomes.correction(self._limits, self._last)
-            result.append((dimension, mark, existing))
+            correction = None if outcomes is None else outcomes.correction(self._limits, self._last)
+            result.append((dimension, mark, correction))
         return tuple(result)
 
     def learn(self, level: float, applied: Applied) -> None:
         """Record the level of a job's wait before these corrections of its answer."""
-        for dimension, mark, existing in applied:
+        for dimension, mark, correction in applied:
             below = (level <= GRID).astype(np.float64)
             usual = self._recent.setdefault(dimension, _RecentLevels()).add(below)
             if usual is not None:
-                self.outcomes.setdefault(mark, ClassOutcomes()).add(below - usual, existing)
-            level = float(corrected(np.array(level), ((dimension, mark, existing),)))
+                self.outcomes.setdefault(mark, ClassOutcomes()).add(below - usual, correction)
+            level = float(corrected(np.array(level), ((dimension, mark, correction),)))
 
 
 def corrected(levels: Floats, applied: Applied) -> Floats:

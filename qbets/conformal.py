@@ -142,13 +142,13 @@ class Calibration:
 
     def issue(self, group: int, marks: tuple[int, ...] = ()) -> Issued:
         """Return the level to use now for a job of a group with these marks (:func:`marks_of`)."""
-        existing = self.groups[group]
-        plain = sum(w * z for w, z in zip(existing.weights, existing.trackers, strict=True))
+        own = self.groups[group]
+        plain = sum(w * z for w, z in zip(own.weights, own.trackers, strict=True))
         offset = sum(self.offsets.get(mark, 0.0) for mark in marks)
         score = min(HIGHEST, max(self.nominal / 4, plain + offset))
         # jobs of bursts are neither evidence about their classes nor like other jobs of these
         applied = () if group else self.classes.applied(marks)
-        return Issued(score, tuple(existing.trackers), marks, offset, applied)
+        return Issued(score, tuple(own.trackers), marks, offset, applied)
 
     def curve(self, group: int, issued: Issued) -> LevelCurve:
         """Return the observed levels of a group of jobs as issued for one of them: its tail by the
@@ -163,12 +163,12 @@ class Calibration:
 
     def judge(self, group: int, issued: Issued, missed: bool) -> None:
         """Record that a bound was kept or missed, by a wait that has ended or has exceeded it."""
-        existing, allowed = self.groups[group], 1 - self.quantile
-        existing.missed.append(missed)
+        own, allowed = self.groups[group], 1 - self.quantile
+        own.missed.append(missed)
         self.surplus = max(0.0, self.surplus * (1 - 1 / _MEMORY) + missed - allowed)
         if missed:  # if it still waits, its score is a lower bound
-            self._weigh(existing, issued, min(HIGHEST, issued.score + 1.0))
-            self._remember(existing, issued, math.inf)
+            self._weigh(own, issued, min(HIGHEST, issued.score + 1.0))
+            self._remember(own, issued, math.inf)
         target = self.target
         for mark in issued.marks:
             self._in_class[mark] += 1
@@ -176,24 +176,24 @@ class Calibration:
             moved = self.offsets.get(mark, 0.0) + rate * (missed - 1 + target)
             self.offsets[mark] = min(_MOST_OFFSET, max(_LEAST_OFFSET, moved))
         for number, rate in enumerate(RATES):
-            moved = existing.trackers[number] + rate * (missed - 1 + target)
-            existing.trackers[number] = min(HIGHEST, max(self.nominal / 4, moved))
-        existing.since += 1
-        if existing.since >= _EVERY:
-            existing.since = 0
-            self._look(existing, target)
+            moved = own.trackers[number] + rate * (missed - 1 + target)
+            own.trackers[number] = min(HIGHEST, max(self.nominal / 4, moved))
+        own.since += 1
+        if own.since >= _EVERY:
+            own.since = 0
+            self._look(own, target)
 
     def learn(self, group: int, issued: Issued, score: float) -> None:
         """Record a job's wait by the score that would just have covered it."""
-        existing = self.groups[group]
+        own = self.groups[group]
         if issued.applied:
             self.classes.learn(self._level(group, score), issued.applied)
         if issued.cell < 0:
-            self._weigh(existing, issued, score)
-        self._remember(existing, issued, score)
-        existing.learned += 1
-        if existing.learned % _EVERY == 0:  # by outcomes alone, whatever was asked in between
-            existing.ordered = _ordered([existing])
+            self._weigh(own, issued, score)
+        self._remember(own, issued, score)
+        own.learned += 1
+        if own.learned % _EVERY == 0:  # by outcomes alone, whatever was asked in between
+            own.ordered = _ordered([own])
 
     def _weigh(self, group: _CorrectionGroup, issued: Issued, score: float) -> None:
         q = self.quantile
@@ -220,10 +220,10 @@ class Calibration:
 
     def scores(self, group: int) -> Floats:
         """Return the scores of the group, ascending; of all jobs if it has too few."""
-        existing = self.groups[group]
-        if existing.scores.count < _ENOUGH:
+        own = self.groups[group]
+        if own.scores.count < _ENOUGH:
             return _ordered(self.groups)
-        return _ordered([existing]) if existing.ordered is None else existing.ordered
+        return _ordered([own]) if own.ordered is None else own.ordered
 
     def _level(self, group: int, score: float) -> float:
         """Return the level of a score among those of the group; the middle one of equal scores."""

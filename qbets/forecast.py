@@ -133,13 +133,13 @@ class QueueForecast:
         the bound if history is too short for a stricter one.
         """
         waits = self.waits(procs, walltime_s, ahead)
-        existing = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
-        plain = probability_within(existing, len(waits), confidence)
+        ranks = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
+        plain = probability_within(ranks, len(waits), confidence)
         plain = np.minimum(plain, highest_level(len(waits)))  # at low confidence
         if self.correction_factor >= 1.0:
             return plain
         wary = looser(plain, self.correction_factor, self.settings.quantile)
-        return np.where(existing == len(waits), plain, wary)
+        return np.where(ranks == len(waits), plain, wary)
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
         """Return P(a job that is submitted in ``submit_in_s`` has started by ``by_s``), both from

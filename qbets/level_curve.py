@@ -37,8 +37,8 @@ class LevelCurve:
         was requested.
         """
         waits_s = wait_at(knots, self.scores)
-        existing = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
-        return np.asarray(np.append(0.0, self.levels)[existing], dtype=np.float64)
+        ranks = np.searchsorted(waits_s, np.asarray(within_s, dtype=np.float64), side="right")
+        return np.asarray(np.append(0.0, self.levels)[ranks], dtype=np.float64)
 
     def replacing(self, earlier: LevelCurve, share: float) -> LevelCurve:
         """Return the curve that has replaced an earlier one to this share, from 0 to 1: at each
@@ -46,9 +46,9 @@ class LevelCurve:
         if share >= 1.0 or not len(earlier.levels):
             return self
         ranks = np.searchsorted(earlier.levels, self.levels * (1 - ROUNDING), side="left")
-        existing = ranks < len(earlier.levels)
+        has_level = ranks < len(earlier.levels)
         before = earlier.scores[np.minimum(ranks, len(earlier.levels) - 1)]
-        mixed = np.where(existing, share * self.scores + (1.0 - share) * before, self.scores)
+        mixed = np.where(has_level, share * self.scores + (1.0 - share) * before, self.scores)
         return LevelCurve(scores=np.maximum.accumulate(mixed), levels=self.levels)
 
 

@@ -160,8 +160,8 @@ class QueuePredictor:
         self._size_by = settings.cluster_size
         self._expiries: list[tuple[float, int]] = []
 
-    def _stream(self, existing: tuple[ObservedWait, ...] | list[ObservedWait]) -> WaitStream:
-        return WaitStream(self.settings.quantile, self.settings.confidence, existing)
+    def _stream(self, observed: tuple[ObservedWait, ...] | list[ObservedWait]) -> WaitStream:
+        return WaitStream(self.settings.quantile, self.settings.confidence, observed)
 
     def submit(self, job: int, at_s: float, arrival: JobArrival) -> float | None:
         """Record a submission and return the bound on its wait, None while history is too short."""

@@ -104,13 +104,13 @@ class StateForecast:
         """Return cube roots of the waits at :data:`vgrads.qbets.conditional.LEVELS`, blended from
         state and past waits; never less with more own jobs ahead."""
         key = (procs, walltime_s, submit_in_s)
-        existing = self._knots.get(key, ())
-        while len(existing) <= ahead:
-            shape = (procs, walltime_s, len(existing))
+        knots = self._knots.get(key, ())
+        while len(knots) <= ahead:
+            shape = (procs, walltime_s, len(knots))
             result = self.blend(self.features(*shape), shape, submit_in_s)
-            existing = (*existing, np.maximum(result, existing[-1]) if existing else result)
-        self._knots[key] = existing
-        return existing[ahead]
+            knots = (*knots, np.maximum(result, knots[-1]) if knots else result)
+        self._knots[key] = knots
+        return knots[ahead]
 
     def blend(
         self, features: Floats, shape: tuple[int, float, int], submit_in_s: float = 0.0
@@ -123,9 +123,9 @@ class StateForecast:
 
     def choice(self, group: int = 0) -> MethodChoice:
         """Return the method for a group of jobs, and the reason."""
-        existing = bool(len(self.floor.waits_s[0]))
+        has_past_waits = bool(len(self.floor.waits_s[0]))
         knows_user = self.settings.knows_user
-        return choose_method(self.calibration, self.judged, group, existing, knows_user)
+        return choose_method(self.calibration, self.judged, group, has_past_waits, knows_user)
 
     def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
         """Return the observed levels of similar jobs."""

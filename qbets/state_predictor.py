@@ -230,8 +230,8 @@ class StatePredictor:
         how, view = (awake, self.unix_start_s, *named), self.settings.view
         rows, started = part.submitted(awake), self._log.started
         features = self.state.replay(part, self._columns, started, how, len(rows), view)
-        retained = rows >= start
-        self._features[rows[retained] - self._needs.features] = features[retained]
+        needed = rows >= start
+        self._features[rows[needed] - self._needs.features] = features[needed]
 
     def _learn(self, anchor: int, place: int) -> None:
         """Learn a model after so many submissions, and start the correction again from an earlier
@@ -318,13 +318,13 @@ def learn_model(
     appeared; None if that is too little. ``features``: of these jobs."""
     now_s, log = float(viewed.shown_s[part.stop - 1]), viewed.log
     # a start in the same second is not known yet, unless it is what makes a job appear
-    existing = log.start_s[part] < (now_s if sees_waiting else np.inf)
+    has_started = log.start_s[part] < (now_s if sees_waiting else np.inf)
     age_s = now_s - log.submit_s[part]
-    started = existing & log.started[part]
+    started = has_started & log.started[part]
     if int(started.sum()) < LEAST:
         return None
     # without those that wait for very long it would learn that no job waits long
-    late = ~existing & (age_s > np.quantile(log.wait_s[part][started], _LATE))
+    late = ~has_started & (age_s > np.quantile(log.wait_s[part][started], _LATE))
     use = started | late
     waits_s = np.where(late, age_s, log.wait_s[part])[use]
     return fit(features[use].astype(np.float64), waits_s)

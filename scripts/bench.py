@@ -54,14 +54,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance.md")
     chosen = parser.parse_args()
     scripts = sorted((ROOT / "benchmarks").rglob("bench_*.py"))
-    existing = {script.stem.removeprefix("bench_"): script for script in scripts}
-    wrong = [name for name in chosen.names if name not in existing]
+    by_name = {script.stem.removeprefix("bench_"): script for script in scripts}
+    wrong = [name for name in chosen.names if name not in by_name]
     if wrong:
-        parser.error(f"no benchmark '{wrong[0]}'; there are {', '.join(existing)}")
+        parser.error(f"no benchmark '{wrong[0]}'; there are {', '.join(by_name)}")
     parts = []
-    for name in chosen.names or existing:
+    for name in chosen.names or by_name:
         print(f"{name} …", file=sys.stderr, flush=True)
-        parts.append(section(existing[name]))
+        parts.append(section(by_name[name]))
     head = _HEAD.format(
         when=datetime.now(UTC).date(), python=platform.python_version(), cores=os.cpu_count()
     )

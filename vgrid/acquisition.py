@@ -21,7 +21,7 @@ class Acquisition:
 
     def check(self) -> None:
         """Check the order: requested, granted, ready, ended."""
-        message = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
-        existing = [instant for instant in message if instant is not None]
-        if existing != sorted(existing):
+        instants = [self.requested_s, self.granted_s, self.ready_s, self.ended_s]
+        passed = [instant for instant in instants if instant is not None]
+        if passed != sorted(passed):
             raise AssertionError(f"out of order: {self}")

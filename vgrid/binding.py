@@ -180,9 +180,9 @@ def surplus(requests: Iterable[BindingRequest], least: int, tight: bool) -> tupl
     served = next((place for place, nodes in granted.items() if nodes >= least), None)
     if served is None:
         return ()
-    retained, needed = set(), least
+    kept, needed = set(), least
     for request in binding_requests:
         if request.granted and needed > 0 and (not tight or request.cluster == served):
-            retained.add(request.id)
+            kept.add(request.id)
             needed -= request.nodes
-    return tuple(request.id for request in binding_requests if request.id not in retained)
+    return tuple(request.id for request in binding_requests if request.id not in kept)

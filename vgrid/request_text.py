@@ -59,9 +59,9 @@ class _RequestReader:
         self.next += 1
         return word
 
-    def choice(self, existing: Any, what: str) -> str:
-        if self.peek not in existing:
-            self.refuse(f"{what} ({', '.join(existing)})")
+    def choice(self, choices: Any, what: str) -> str:
+        if self.peek not in choices:
+            self.refuse(f"{what} ({', '.join(choices)})")
         return self.take()
 
     def refuse(self, required: str) -> NoReturn:

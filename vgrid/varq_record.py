@@ -15,7 +15,7 @@ FEWEST = 20
 """Outcomes from which on a record counts."""
 
 
-def adapt(allowed: float, probability: float, retained: bool, rate: float = 0.03) -> float:
+def adapt(allowed: float, probability: float, kept: bool, rate: float = 0.03) -> float:
     """Return the share of failures to allow from now on, after one more promise was kept or broken.
 
     Forecasts may be too confident, choosing instants by their estimated probability selects those
@@ -24,7 +24,7 @@ def adapt(allowed: float, probability: float, retained: bool, rate: float = 0.03
     Candès, NeurIPS 2021, equation 2). Never more lenient than promised, never impossible to meet.
     """
     missing = 1.0 - probability
-    step = rate * missing if retained else -rate * probability
+    step = rate * missing if kept else -rate * probability
     return min(max(allowed + step, missing / 10.0), missing)
 
 

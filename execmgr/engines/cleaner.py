@@ -70,8 +70,8 @@ class Cleaner:
             if replica.mark in undead:
                 self._end(replica, AttemptVerdict("its processes cannot be killed"))
             else:
-                existing = noted_code(self._folder.place(replica.order)) if code is None else code
-                self._judge(replica, existing)
+                noted = noted_code(self._folder.place(replica.order)) if code is None else code
+                self._judge(replica, noted)
 
 
 def _waiting(queue: SimpleQueue[_Item | None]) -> list[_Item]:

@@ -97,12 +97,12 @@ class SlotAgents:
         return not self.names.is_present(slot)
 
     def number_of(self, agent: str) -> int:
-        existing = self._by_id.get(agent)
-        return len(self._agents) if existing is None else existing.number
+        registered = self._by_id.get(agent)
+        return len(self._agents) if registered is None else registered.number
 
     def check(self, message: Message) -> None:
-        existing = self._by_id.get(message.agent)
-        if message.hello and existing and self.names.slot_of(message.hello.slot) != existing.slot:
+        agent = self._by_id.get(message.agent)
+        if message.hello and agent and self.names.slot_of(message.hello.slot) != agent.slot:
             raise InputError(f"names slot {message.hello.slot}, which is not the agent's")
 
     def revoke(self, slot: str) -> list[int]:
@@ -181,8 +181,8 @@ class SlotAgents:
         message = received.message
         agent = self._agent_of(message)
         if agent is None:
-            existing = self._by_id.get(message.agent)
-            gone = existing is not None and message.incarnation in existing.past_incarnations
+            agent = self._by_id.get(message.agent)
+            gone = agent is not None and message.incarnation in agent.past_incarnations
             line.answer(200, _STOP if gone else _AGAIN)
             return
         if message.seq <= agent.seq:  # from a connection that the agent has left: outdated
@@ -219,18 +219,18 @@ class SlotAgents:
 
     def _agent_of(self, message: Message) -> SlotAgent | None:
         """Return the agent of a message; None if it must introduce itself, or has a successor."""
-        existing, hello = self._by_id.get(message.agent), message.hello
-        if existing is not None and existing.incarnation == message.incarnation:
-            return existing
+        agent, hello = self._by_id.get(message.agent), message.hello
+        if agent is not None and agent.incarnation == message.incarnation:
+            return agent
         if hello is None:
             return None
-        if existing is not None:
-            if message.incarnation in existing.past_incarnations:
+        if agent is not None:
+            if message.incarnation in agent.past_incarnations:
                 return None
             # nothing of the earlier process is left
-            self._lose(existing, "the agent of its slot was started again")
-            existing.begin_anew(message.incarnation)
-            return existing
+            self._lose(agent, "the agent of its slot was started again")
+            agent.begin_anew(message.incarnation)
+            return agent
         slot = self.names.slot_of(hello.slot)
         agent = introduced(message.agent, message.incarnation, hello, slot)
         agent.number = len(self._agents)

@@ -102,8 +102,8 @@ class TaskSpec(Protocol):
 def can_stand(task: TaskSpec) -> bool:
     """Return whether a task can be up to date at all: it writes local files, from inputs that can
     be compared."""
-    existing = all(file.digest for file in task.fetches)
-    return bool(task.command and task.outputs) and not task.sends and existing
+    has_digests = all(file.digest for file in task.fetches)
+    return bool(task.command and task.outputs) and not task.sends and has_digests
 
 
 def recipe_of(task: TaskSpec, environment: TaskEnvironment, key: TaskKey) -> str:

@@ -187,11 +187,11 @@ class _PackingSearch:
         best = max(self.kinds, key=lambda k: fitting[id(k)])  # sorted with the cheapest first
         return best if fitting[id(best)] else None
 
-    def _tightest(self, layout: _Layout, most: int, existing: int) -> Packing:
+    def _tightest(self, layout: _Layout, most: int, windows: int) -> Packing:
         """Return the fewest units of a layout that hold everything; with all permitted units if
         none do."""
         low, high = min(layout.fewest, most) - 1, most
-        best = self._with(layout, high, min(existing, self.count - 1))
+        best = self._with(layout, high, min(windows, self.count - 1))
         if len(best.rows) < self.count:
             return best
         step = 1

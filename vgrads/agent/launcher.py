@@ -251,9 +251,9 @@ class Launcher:
         if "/" in name:
             return name
         path = environment.get(b"PATH", os.fsencode(os.defpath))
-        existing = self._programs.get((path, name))
-        if existing is not None:
-            return existing
+        program = self._programs.get((path, name))
+        if program is not None:
+            return program
         for part in os.fsdecode(path).split(":"):
             if not part.startswith("/"):
                 return ""

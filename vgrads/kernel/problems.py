@@ -13,7 +13,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-Path = tuple[str | int, ...]
+Location = tuple[str | int, ...]
 MAX_REPORTED = 20
 _MOST_COMPOSED = 4 << 20  # characters: reading a text again for its lines costs more than the text
 _MISSING = "is missing"
@@ -35,7 +35,7 @@ class Problem:
 
 
 def problems_of(
-    error: ValidationError, model: type[BaseModel], lines: Callable[[Path], int | None]
+    error: ValidationError, model: type[BaseModel], lines: Callable[[Location], int | None]
 ) -> list[Problem]:
     """Return all problems, one for each field, in the order of the lines."""
     return detail_problems(error.errors(include_url=False), model, lines)
@@ -44,26 +44,24 @@ def problems_of(
 def detail_problems(
     details: Iterable[Mapping[str, Any]],
     model: type[BaseModel] = BaseModel,
-    lines: Callable[[Path], int | None] = lambda _: None,
+    lines: Callable[[Location], int | None] = lambda _: None,
 ) -> list[Problem]:
     """Return the same from Pydantic's details; without a model, known keys are not named."""
-    matrix_problems: dict[Path, Problem] = {}
+    by_location: dict[Location, Problem] = {}
     for error_details in details:
-        folder, owner = _start_waiting(model, tuple(error_details["loc"]))
-        if folder in matrix_problems:  # alternatives of a union: none of them accepted it
-            text = matrix_problems[folder].what
+        location, owner = _strip_union_names(model, tuple(error_details["loc"]))
+        if location in by_location:  # alternatives of a union: none of them accepted it
+            text = by_location[location].what
             if "neither" not in text and "none of the" not in text:
                 what = f"has none of the allowed types: {_shown(error_details['input'])}"
-                matrix_problems[folder] = Problem(
-                    matrix_problems[folder].field, what, matrix_problems[folder].line
+                by_location[location] = Problem(
+                    by_location[location].field, what, by_location[location].line
                 )
             continue
-        line = lines(folder[:-1] if error_details["type"] == "missing" else folder)
-        field = ".".join(map(str, folder)) or "document"
-        matrix_problems[folder] = Problem(field, _words(dict(error_details), folder, owner), line)
-    return list(
-        _list_once(sorted(_distinct(matrix_problems), key=lambda problem: problem.line or 0))
-    )
+        line = lines(location[:-1] if error_details["type"] == "missing" else location)
+        field = ".".join(map(str, location)) or "document"
+        by_location[location] = Problem(field, _words(dict(error_details), location, owner), line)
+    return list(_list_once(sorted(_distinct(by_location), key=lambda problem: problem.line or 0)))
 
 
 def _list_once(problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -80,38 +78,40 @@ _FOLLOWS = ("needs at least", "must be text")
 """
 
 
-def _distinct(matrix_problems: Mapping[Path, Problem]) -> Iterator[Problem]:
+def _distinct(by_location: Mapping[Location, Problem]) -> Iterator[Problem]:
     """Omit problems that only follow from others: a list that is empty because its entries are
     wrong, the key for which another is a typo."""
-    intended = {p.what.partition("did you mean ")[2].strip("'?") for p in matrix_problems.values()}
-    around = {folder[:depth] for folder in matrix_problems for depth in range(len(folder))}
-    for folder, problem in matrix_problems.items():
-        if not (folder in around and problem.what.startswith(_FOLLOWS)) and not (
-            problem.what == _MISSING and str(folder[-1]) in intended
+    intended = {p.what.partition("did you mean ")[2].strip("'?") for p in by_location.values()}
+    around = {location[:depth] for location in by_location for depth in range(len(location))}
+    for location, problem in by_location.items():
+        if not (location in around and problem.what.startswith(_FOLLOWS)) and not (
+            problem.what == _MISSING and str(location[-1]) in intended
         ):
             yield problem
 
 
-def _start_waiting(model: type[BaseModel], folder: Path) -> tuple[Path, type[BaseModel] | None]:
+def _strip_union_names(
+    model: type[BaseModel], location: Location
+) -> tuple[Location, type[BaseModel] | None]:
     """Return a location without the names that Pydantic inserts for alternatives of a union, and
     the model of its last key."""
-    retained: list[str | int] = []
+    path: list[str | int] = []
     kinds: list[Any] = [model]
     owner: type[BaseModel] | None = None
-    for part in folder:
+    for part in location:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         fields = [_field(kind, part) for kind in models]
         arms = {kind.__name__ for kind in models} if len(kinds) > 1 else set()
         if arms and not any(fields) and (part in arms or _tag(part)):
             continue
-        if isinstance(part, int) or models or not retained:
-            retained.append(part)
+        if isinstance(part, int) or models or not path:
+            path.append(part)
             owner = models[0] if models and not isinstance(part, int) else owner
             inner = [a for a in fields if a is not None] or (kinds if isinstance(part, int) else [])
             kinds = [leaf for annotation in inner for leaf in _leaves(annotation)]
         elif not _tag(part):
-            retained.append(part)
-    return tuple(retained), owner
+            path.append(part)
+    return tuple(path), owner
 
 
 def _field(model: type[BaseModel], name: str | int) -> Any:
@@ -173,14 +173,14 @@ _FORMS = {
 """Kinds of values, by the first word of Pydantic's kind of error."""
 
 
-def _words(detail: Mapping[str, Any], folder: Path, owner: type[BaseModel] | None) -> str:
+def _words(detail: Mapping[str, Any], location: Location, owner: type[BaseModel] | None) -> str:
     kind, value = str(detail["type"]), detail.get("input")
     if kind == "missing":
         return _MISSING
     if kind == "json_invalid":
         return f"is not JSON: {(detail.get('ctx') or {}).get('error', 'it cannot be parsed')}"
     if kind == "extra_forbidden":
-        return f"unknown key{suggestion(str(folder[-1]), _keys(owner))}"
+        return f"unknown key{suggestion(str(location[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
         return f"must be a {whole}number, is {_shown(value)}"
@@ -272,11 +272,11 @@ class Sourced(dict[str, Any]):
         """Return the same mapping with other values of some keys."""
         return Sourced({**self, **values}, self._text, self._kind)
 
-    def line(self, folder: Path) -> int | None:
+    def line(self, location: Location) -> int | None:
         """Return the line of a value, or of the nearest one around it; None if unknown."""
         if self._kind == "toml":
-            return next((self._tables[p] for p in _around(folder) if p in self._tables), None)
-        return _yaml_line(self._root, folder)
+            return next((self._tables[p] for p in _around(location) if p in self._tables), None)
+        return _yaml_line(self._root, location)
 
     def line_of(self, place: str) -> int | None:
         """Return the line of a place as errors name it (``workflows.0.tasks: …``), or of the
@@ -287,7 +287,7 @@ class Sourced(dict[str, Any]):
         return self.line(tuple(int(name) if name.isdigit() else name for name in names))
 
     @cached_property
-    def _tables(self) -> dict[Path, int]:
+    def _tables(self) -> dict[Location, int]:
         return _toml_lines(self._text)
 
     @cached_property
@@ -300,16 +300,16 @@ class Sourced(dict[str, Any]):
             return None
 
 
-def _around(folder: Path) -> Iterator[Path]:
+def _around(location: Location) -> Iterator[Location]:
     """Return a location and those that contain it, the nearest first."""
-    return (folder[:depth] for depth in range(len(folder), 0, -1))
+    return (location[:depth] for depth in range(len(location), 0, -1))
 
 
-def _yaml_line(node: Any, folder: Path) -> int | None:
+def _yaml_line(node: Any, location: Location) -> int | None:
     if node is None:
         return None
     line = int(node.start_mark.line) + 1
-    for part in folder:
+    for part in location:
         if isinstance(node, yaml.MappingNode):
             pairs = [(key, value) for key, value in node.value if key.value == str(part)]
             if not pairs:
@@ -329,11 +329,11 @@ _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_\"'.-]+)\s*=")
 
 
-def _toml_lines(text: str) -> dict[Path, int]:
+def _toml_lines(text: str) -> dict[Location, int]:
     """Return the line of every header and key."""
-    result: dict[Path, int] = {}
-    counts: dict[Path, int] = {}
-    table: Path = ()
+    result: dict[Location, int] = {}
+    counts: dict[Location, int] = {}
+    table: Location = ()
     for number, line in enumerate(text.splitlines(), start=1):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
@@ -344,9 +344,9 @@ def _toml_lines(text: str) -> dict[Path, int]:
     return result
 
 
-def _toml_table(header: re.Match[str], counts: dict[Path, int]) -> Path:
+def _toml_table(header: re.Match[str], counts: dict[Location, int]) -> Location:
     names = header[2].split(".")
-    here: Path = ()
+    here: Location = ()
     for depth, name in enumerate(part.strip().strip("\"'") for part in names):
         here = (*here, name)
         if header[1] == "[[" and depth == len(names) - 1:

@@ -112,13 +112,13 @@ def _largest(means: Matrix) -> str:
 
 
 def _weighted(meter: Meter, mix: Mapping[str, float] | None) -> list[tuple[float, Sums]]:
-    existing = {
+    shares = {
         name: share for name, share in (mix or {}).items() if share > 0.0 and name in meter.strata
     }
-    total = sum(existing.values())
-    if not existing:
+    total = sum(shares.values())
+    if not shares:
         return [(1.0, meter.all)]
-    return [(share / total, meter.strata[name]) for name, share in existing.items()]
+    return [(share / total, meter.strata[name]) for name, share in shares.items()]
 
 
 def _late_s(meter: Meter) -> tuple[float, float]:

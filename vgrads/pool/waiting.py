@@ -66,7 +66,13 @@ def wait_aware(view: SizeView, memory: Memory) -> SizingResult:
                 ("useful if requested now", _worth_requesting(view, memory, most)),
                 cap,
             ),
-            term("kept", view, ("idle worth keeping", _retained_workers(view, memory)), there, cap),
+            term(
+                "kept",
+                view,
+                ("idle worth keeping", _count_workers_to_keep(view, memory)),
+                there,
+                cap,
+            ),
         ),
         memory,
     )
@@ -159,7 +165,7 @@ def _useful(view: SizeView, memory: Memory, cap: int) -> int:
     return count if count > view.connected else 0
 
 
-def _retained_workers(view: SizeView, memory: Memory) -> int:
+def _count_workers_to_keep(view: SizeView, memory: Memory) -> int:
     """Return workers worth keeping for future work, in addition to those that will still be busy
     then."""
     if not view.idle or view.waiting or len(memory.arrivals.sizes) < 2:

@@ -161,14 +161,14 @@ def _own_fault(error: Exception) -> int:
     whole = "".join(traceback.format_exception(error))
     with tempfile.NamedTemporaryFile(
         "w", prefix="vgrads-fault-", suffix=".txt", delete=False
-    ) as retained:
-        retained.write(
+    ) as report:
+        report.write(
             f"vgrads {version('vgrads')}, Python {sys.version}, "
             f"{shlex.join(map(hide_urls, sys.argv))}\n\n{whole}"
         )
     _write(
         f"vgrads: internal error: {type(error).__name__}: "
         f"{' '.join(str(error).split())[:300]}\n"
-        f"vgrads: please report it and attach {retained.name}\n"
+        f"vgrads: please report it and attach {report.name}\n"
     )
     return INTERNAL_ERROR

@@ -50,10 +50,12 @@ def reference(records: Iterable[TaskRecord], scores: Mapping[str, Scores]) -> st
     for record in records:
         if record.machine:
             observed[record.machine] = observed.get(record.machine, 0) + 1
-    existing = {name: count for name, count in observed.items() if name in scores} or observed
+    records_by_machine = {
+        name: count for name, count in observed.items() if name in scores
+    } or observed
     return min(
-        existing or dict.fromkeys(scores, 0),
-        key=lambda name: (-existing.get(name, 0), name),
+        records_by_machine or dict.fromkeys(scores, 0),
+        key=lambda name: (-records_by_machine.get(name, 0), name),
         default="",
     )
 

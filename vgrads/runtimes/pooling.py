@@ -82,9 +82,9 @@ class Pooled:
 
     def source(self, name: str) -> Source:
         """Return the common part of a source, also of one without records."""
-        existing = self.sources.get(name)
-        if existing is not None:
-            return existing
+        source = self.sources.get(name)
+        if source is not None:
+            return source
         others = [source.levels for source in self.sources.values()]
         return Source(replace(BEFORE, mean=before(others, self.mean)))
 

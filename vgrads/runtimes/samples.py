@@ -129,7 +129,7 @@ def _sample(
     y: Array,
     blur: Array,
     scores: Mapping[str, Array],
-    existing: int,
+    observations: int,
 ) -> Sample:
     sizes = np.array([np.log(max(r.input_bytes, 1.0)) if r.input_bytes else np.nan for r in rows])
     message = ~np.isnan(sizes)
@@ -138,7 +138,7 @@ def _sample(
     return Sample(
         kind=kind,
         source=source_of(rows),
-        observations=existing,
+        observations=observations,
         y=y,
         blur=blur,
         open=np.array([not r.finished for r in rows]),

@@ -200,9 +200,9 @@ class JobBuilder:
             self.report.note(f"{jobs} an unknown run time, since the end is before the start")
 
 
-def _codes(existing: dict[str, int], names: list[str]) -> Ints:
+def _codes(codes: dict[str, int], names: list[str]) -> Ints:
     """Return the numbers of names; −1 for one that no other job has."""
-    return np.array([existing.get(name, -1) for name in names], dtype=np.int64)
+    return np.array([codes.get(name, -1) for name in names], dtype=np.int64)
 
 
 def _by_code(codes: dict[str, int]) -> dict[int, str]:

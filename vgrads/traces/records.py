@@ -105,9 +105,9 @@ class JobLog:
         return self._code("user", user, self.user, self.user_names)
 
     def _code(
-        self, what: str, required: str | int, column: Ints, existing: Mapping[int, str]
+        self, what: str, required: str | int, column: Ints, name_of_code: Mapping[int, str]
     ) -> int:
-        names = {existing.get(code, str(code)): code for code in map(int, np.unique(column))}
+        names = {name_of_code.get(code, str(code)): code for code in map(int, np.unique(column))}
         codes = {str(code): code for code in names.values()}
         count = names.get(str(required), codes.get(str(required)))
         if count is None:

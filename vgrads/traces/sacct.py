@@ -116,7 +116,7 @@ class SlurmJobs:
     def __init__(self, name: str, format_name: str, options: ReadingOptions) -> None:
         self.builder = JobBuilder(name, format_name, "sacct jobs")
         self._options = options
-        self._existing: dict[int, int] = {}
+        self._job_by_key: dict[int, int] = {}
         self._last = ""
         self._waiting: dict[int, tuple[AccountingJob, int]] = {}
         self._clusters: dict[str, int] = {}
@@ -139,7 +139,7 @@ class SlurmJobs:
         key = hash((record.cluster, record.id, record.submit, repr(record.start)))
         if component:
             key = hash((record.cluster, component[1], record.submit, record.queue))
-        before = self._existing.get(key) if record.id else None
+        before = self._job_by_key.get(key) if record.id else None
         follows, self._last = record.id == self._last, record.id
         if before is not None and component:
             report.pass_over("further heterogeneous component")
@@ -152,7 +152,7 @@ class SlurmJobs:
             self.builder.drop(before)
         job = self._add_job(record, word)
         if job is not None:
-            self._existing[key] = job
+            self._job_by_key[key] = job
             if self._waiting:
                 self._forget_waiting(record)
 

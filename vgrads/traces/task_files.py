@@ -310,5 +310,5 @@ def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
 
 def _without(items: Iterable[Item], measured: set[str]) -> Iterator[Item]:
     for item in items:
-        existing = isinstance(item, TaskRecord) and item.kind in measured
-        yield "has a benchmark" if existing else item
+        has_benchmark = isinstance(item, TaskRecord) and item.kind in measured
+        yield "has a benchmark" if has_benchmark else item

@@ -78,7 +78,7 @@ def _job(row: Row, line: int, name: str) -> Item:
         state = "COMPLETED" if cell(row, "exitcode") in ("", "0:0", "0") else "FAILED"
     if state in _FAILED:
         return "failed"
-    if state != "COMPLETED" and not any(_same(state, existing) for existing in _STOPPED):
+    if state != "COMPLETED" and not any(_same(state, stopped) for stopped in _STOPPED):
         return "not ended"
     took = _elapsed(row)
     if took == "unreadable":
@@ -102,9 +102,9 @@ def _job(row: Row, line: int, name: str) -> Item:
     )
 
 
-def _same(state: str, existing: str) -> bool:
+def _same(state: str, whole: str) -> bool:
     """Return whether a state is this one; ``sacct`` without ``-P`` truncates it to ten letters."""
-    return existing == state or (len(state) >= 7 and existing.startswith(state))
+    return whole == state or (len(state) >= 7 and whole.startswith(state))
 
 
 def job_kind(name: str) -> str:

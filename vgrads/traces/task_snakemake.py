@@ -107,15 +107,13 @@ def _mib_sum(text: str) -> float | None:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     values = list(message.values()) if isinstance(message, dict) else [message]
-    existing = [
-        number for value in values if (number := number_of(value)) is not None and number >= 0
-    ]
-    return sum(existing) * _MIB if existing and len(existing) == len(values) else None
+    sizes = [number for value in values if (number := number_of(value)) is not None and number >= 0]
+    return sum(sizes) * _MIB if sizes and len(sizes) == len(values) else None
 
 
 def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Path, Named]:
     """Derive names from the paths of the benchmark files of one folder; ``rules``: known rules."""
-    existing = frozenset(rules)
+    rule_names = frozenset(rules)
     below = {path: _below_root(path, paths) for path in paths}
     flat = [
         parts[0].split(".") for parts, _ in below.values() if len(parts) == 1 and "." in parts[0]
@@ -123,7 +121,7 @@ def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Pa
     first, last = ({words[at] for words in flat} for at in (0, -1))
     at = 0 if len(first) < len(last) else -1
     return {
-        path: Named(_rule(parts, existing, at), "/".join(parts), run)
+        path: Named(_rule(parts, rule_names, at), "/".join(parts), run)
         for path, (parts, run) in below.items()
     }
 
@@ -147,9 +145,9 @@ def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
     return parts[at:], "/".join(parts[max(1, at - 2) : at])
 
 
-def _rule(parts: Sequence[str], existing: frozenset[str], at: int) -> str:
+def _rule(parts: Sequence[str], rule_names: frozenset[str], at: int) -> str:
     words = [*parts, *parts[-1].split(".")]
-    text = next((word for word in words if word in existing), None)
+    text = next((word for word in words if word in rule_names), None)
     if text:
         return text
     return parts[0] if len(parts) > 1 else parts[0].split(".")[at]

@@ -146,5 +146,5 @@ def _input(stated: Json, sizes: Mapping[str, float | None]) -> float | None:
     else:
         files = [f for f in _listed(stated.get("files")) if f.get("link") == "input"]
         results = [_bytes(f.get("sizeInBytes", f.get("size"))) for f in files]
-    existing = [size for size in results if size is not None]
-    return sum(existing) if existing and len(existing) == len(results) else None
+    present = [size for size in results if size is not None]
+    return sum(present) if present and len(present) == len(results) else None

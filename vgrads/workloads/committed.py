@@ -149,7 +149,7 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
     submit_s, user_of, first = bags
     runtime_s, estimate_s = tasks
     procs, speed = system
-    count, arrived, spent, total, existing = len(submit_s), 0, 0.0, 0.0, 0
+    count, arrived, spent, total, ended_tasks = len(submit_s), 0, 0.0, 0.0, 0
     ended, where = np.full(len(runtime_s), np.nan), np.full(len(runtime_s), -1, np.int64)
     q, idle_s = _charts(procs, estimate_s), np.zeros(len(procs))
     keys, numbers, size = np.empty(procs.sum() + 1), np.empty(procs.sum() + 1, np.int64), 0
@@ -167,7 +167,7 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
             _leave(q, task, c)
             q.stale[c] |= q.guess[task] != runtime_s[task]
             observed[owner[task]] = runtime_s[task]
-            total, existing = total + runtime_s[task], existing + 1
+            total, ended_tasks = total + runtime_s[task], ended_tasks + 1
             task = q.head[c]
             if task >= 0:
                 q.head[c] = q.behind[task]
@@ -178,7 +178,9 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
                 if by_user:
                     last = observed[owner[task]]
                     q.guess[task] = (
-                        last if not np.isnan(last) else (total / existing if existing else 1.0)
+                        last
+                        if not np.isnan(last)
+                        else (total / ended_tasks if ended_tasks else 1.0)
                     )
                 _expect(q, speed, now, idle_s)
                 c = earliest_end(now, q.guess[task], idle_s, speed)

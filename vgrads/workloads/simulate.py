@@ -63,7 +63,7 @@ def run_manager(
     submit_s, speed, count = bags[0], system[1], len(bags[0])
     p = np.array([policy[0], policy[1], policy[2]])
     n, t, i, u, v, e_keys, e_tasks = _begin(bags, tasks)
-    b, most, free, existing = (
+    b, most, free, measured = (
         _bag_table(bags, v),
         policy[3] + 1,
         system[0].copy(),
@@ -93,7 +93,7 @@ def run_manager(
                 free[cluster] += 1
                 idle += 1
                 if k == winner or not places[task, k] & 1:
-                    existing[cluster] += 1
+                    measured[cluster] += 1
                 t[task, SPENT] += now - starts[task, k]
                 u[USED, i[task, OWNER]] += now - starts[task, k]
                 u[SINCE, i[task, OWNER]] -= starts[task, k]
@@ -114,12 +114,12 @@ def run_manager(
             if task < 0:
                 break
             cluster, number, user = (
-                _choose_cluster(n, p, free, existing, speed),
+                _choose_cluster(n, p, free, measured, speed),
                 i[task, CREATED],
                 i[task, OWNER],
             )
-            fresh = existing[cluster] == 0
-            existing[cluster] -= not fresh
+            fresh = measured[cluster] == 0
+            measured[cluster] -= not fresh
             free[cluster] -= 1
             idle -= 1
             starts[task, number], places[task, number] = now, 2 * cluster + fresh
@@ -230,11 +230,11 @@ def _refill(
 
 
 @njit(cache=True)
-def _choose_cluster(n: Ints, p: Ints, free: Ints, existing: Ints, speed: Floats) -> int:
+def _choose_cluster(n: Ints, p: Ints, free: Ints, measured: Ints, speed: Floats) -> int:
     """Return the cluster with the preferred free processor."""
     if p[PLACE] == FASTEST:
         return fastest_free(free, speed)
     if p[PLACE] == MEASURED:
-        return best_measured(free, existing, speed)
+        return best_measured(free, measured, speed)
     n[LAST] = next_free(free, n[LAST])
     return int(n[LAST])

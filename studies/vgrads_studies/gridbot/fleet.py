@@ -76,12 +76,12 @@ def play_fleet(seed: int, scale: float, vanish: bool) -> FleetResult:
     draws = stream(seed, "gridbot", "fleet")
     most = [max(2, round(agents * scale)) for _, agents, _, _ in _GRIDS]
     lengths = draws.uniform(1200.0, 2400.0, 10 * sum(most))
-    retained = _FleetRecord()
-    core = Core(State(), Rules(lost_s=60.0), retained.note)
+    record = _FleetRecord()
+    core = Core(State(), Rules(lost_s=60.0), record.note)
     agents = VirtualAgents(
         core, lambda _b, task, _h: (float(lengths[task]), 0), 0.05, heartbeat_s=20.0
     )
-    agents.on_left = retained.left.__setitem__
+    agents.on_left = record.left.__setitem__
     clock, catalog = SimClock(), _catalog(most)
     nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=seed)
     names = [site.name for site in catalog.sites]
@@ -108,19 +108,19 @@ def play_fleet(seed: int, scale: float, vanish: bool) -> FleetResult:
     def preempt(id: str) -> None:
         agent = agents.agents.get(id)
         if agent is not None and agent.here:
-            retained.busy_s += sum(agents.now_s - since_s for since_s in agent.running.values())
+            record.busy_s += sum(agents.now_s - since_s for since_s in agent.running.values())
             agents.vanish(id)
 
     def looked() -> None:
         for agent in core.state.agents.values():
-            if agent.here and agent.id not in retained.came:
-                retained.came[agent.id] = agents.now_s
+            if agent.here and agent.id not in record.came:
+                record.came[agent.id] = agents.now_s
                 if vanish and agent.id in agents.agents:
                     gone_s = agents.now_s + draws.exponential(1800.0 / 0.105)
                     agents.at(gone_s, partial(preempt, agent.id))
 
     World(core, fleet, sites, agents, clock, lambda: bag.over, looked).run()
-    return _fleet_use(retained, bag.ended_s or inf)
+    return _fleet_use(record, bag.ended_s or inf)
 
 
 def _catalog(most: Sequence[int]) -> Catalog:
@@ -131,9 +131,9 @@ def _catalog(most: Sequence[int]) -> Catalog:
     return Catalog(sites=tuple(sites), links={})
 
 
-def _fleet_use(retained: _FleetRecord, end_s: float) -> FleetResult:
-    spans = [(at, min(end_s, retained.left.get(name, end_s))) for name, at in retained.came.items()]
-    ends = sorted(retained.ends)
+def _fleet_use(record: _FleetRecord, end_s: float) -> FleetResult:
+    spans = [(at, min(end_s, record.left.get(name, end_s))) for name, at in record.came.items()]
+    ends = sorted(record.ends)
     comes, goes = sorted(at for at, _ in spans), sorted(until for _, until in spans)
     most = longest = 0.0
     since = None
@@ -148,7 +148,7 @@ def _fleet_use(retained: _FleetRecord, end_s: float) -> FleetResult:
     time_s = sum(until - at for at, until in spans)
     return FleetResult(
         most=int(most),
-        idle=100.0 * (1.0 - retained.busy_s / time_s),
+        idle=100.0 * (1.0 - record.busy_s / time_s),
         beyond_s=longest,
         hours=end_s / HOUR_S,
     )

@@ -85,10 +85,10 @@ def _in_order(notes: Notes, bags: int, jobs: int) -> float:
     """Return the share outside the tail: the last 100 of 1,200 jobs that begin, where the paper
     sees the order end."""
     begun: dict[int, list[float]] = {}
-    existing: set[tuple[int, int]] = set()
+    listed: set[tuple[int, int]] = set()
     for at, bag, task in notes.assignments():
-        if (bag, task) not in existing:
-            existing.add((bag, task))
+        if (bag, task) not in listed:
+            listed.add((bag, task))
             begun.setdefault(bag, []).append(at)
     tail = max(1, jobs // 12)
     body = {bag: times[: jobs - tail] for bag, times in begun.items()}

@@ -279,14 +279,14 @@ def rest(seeds: Sequence[int], schedules: int) -> StudyTable:
         )
     for name, losses in (("then constant", False), ("constant but for losses", True)):
         turns = [schedule(seed, losses=losses) for seed in range(schedules)]
-        existing = [number for number in turns if number is not None]
-        cycles = sum(number >= 3 for number in existing)
-        payload[name] = {"schedules": len(existing), "limit cycles": cycles}
+        cycles_at = [number for number in turns if number is not None]
+        cycles = sum(number >= 3 for number in cycles_at)
+        payload[name] = {"schedules": len(cycles_at), "limit cycles": cycles}
         rows.append(
             [
                 f"schedules, {name}",
-                str(len(existing)),
-                str(max(existing, default=0)),
+                str(len(cycles_at)),
+                str(max(cycles_at, default=0)),
                 f"{cycles} limit cycles",
                 "–",
             ]

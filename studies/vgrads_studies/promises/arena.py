@@ -127,18 +127,18 @@ def rescheduled(log: JobLog) -> JobLog:
     history made by one rule predicts little about a future simulated by another.
     """
     procs = most_busy(log)
-    retained = log.select(log.started)
-    run_s = run_times(retained)
+    started = log.select(log.started)
+    run_s = run_times(started)
     load = Workload(
-        submit_s=retained.submit_s,
-        procs=np.maximum(1, np.minimum(retained.procs, procs)),
+        submit_s=started.submit_s,
+        procs=np.maximum(1, np.minimum(started.procs, procs)),
         run_s=run_s,
-        request_s=np.where(retained.request_s > 0, retained.request_s, run_s),
+        request_s=np.where(started.request_s > 0, started.request_s, run_s),
     )
     start_s = replay_starts(load, procs)
     return replace(
-        retained,
-        wait_s=np.maximum(0.0, start_s - retained.submit_s),
+        started,
+        wait_s=np.maximum(0.0, start_s - started.submit_s),
         procs=load.procs,
         run_s=run_s,
         max_procs=procs,

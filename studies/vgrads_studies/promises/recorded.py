@@ -151,8 +151,8 @@ def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> 
             gather(log, int(draws.choice(rows)), name, MOST // len(machines), draws)
             for name in machines
         )
-        existing = int(np.searchsorted(begun_s, jobs[0].before_s, side="right"))
-        waits_s = wait_s[max(0, existing - _NEWEST) : existing]
+        begun = int(np.searchsorted(begun_s, jobs[0].before_s, side="right"))
+        waits_s = wait_s[max(0, begun - _NEWEST) : begun]
         results.append(
             RecordedSet(
                 number=number,

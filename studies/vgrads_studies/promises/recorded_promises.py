@@ -93,13 +93,13 @@ def study_log(path: Path, extent: RecordedExtent, shapes: Sequence[Workflow]) ->
     rows: list[PromiseRow] = []
     starts: list[tuple[str, float, float]] = []
     unplanned = dict.fromkeys(ARMS, 0)
-    existing = {
+    offers = {
         settings: offered(log, laid, replace(settings, view=extent.view))
         for settings in (AS_QUESTION, QBETS)
     }
     for item in laid:
         for who, (settings, options) in ARMS.items():
-            slots = tuple(s for j in item.jobs for s in existing[settings][item.number, j.machine])
+            slots = tuple(s for j in item.jobs for s in offers[settings][item.number, j.machine])
             if who != "paper":
                 starts += ((who, *pair) for pair in _came(item, slots))
             row = _row(history_name(path), item, slots, who, options)
@@ -246,7 +246,7 @@ def as_document(results: Sequence[LogResult]) -> dict[str, Any]:
     """Return the JSON document: each set by each method, the accuracy of slot forecasts, the
     reliabilities."""
     rows = [asdict(row) for result in results for row in result.rows]
-    existing = {
+    reliability = {
         result.log: {who: asdict(r) for who in ARMS if (r := reliability(result.rows, who, FIFTHS))}
         for result, _ in _each(results)
     }
@@ -254,7 +254,7 @@ def as_document(results: Sequence[LogResult]) -> dict[str, Any]:
     unplanned = {result.log: {"sets": result.count, **result.unplanned} for result in results}
     return {
         "rows": as_json(rows),
-        "reliability": existing,
+        "reliability": reliability,
         "unplanned": unplanned,
         "starts": starts,
     }
@@ -284,8 +284,8 @@ def _draw(results: Sequence[LogResult], path: Path) -> None:
         for axis, curves in zip(axes, ways, strict=True):
             axis.plot([0, 1], [0, 1], color="#999", linestyle=":")
             for name, promise_model in curves.items():
-                existing = promise_model()
-                bins = existing.bins if existing else ()
+                model = promise_model()
+                bins = model.bins if model else ()
                 error_bars = (
                     np.array([[b.kept - b.low, b.high - b.kept] for b in bins]).reshape(-1, 2).T
                 )

@@ -82,21 +82,21 @@ def reliability(
     ]
     if not pairs:
         return None
-    promised, retained = np.array(pairs).T
-    return compare(promised, retained, edges)
+    promised, kept = np.array(pairs).T
+    return compare(promised, kept, edges)
 
 
-def compare(promised: Floats, retained: Floats, edges: Sequence[float] = EDGES) -> Reliability:
+def compare(promised: Floats, kept: Floats, edges: Sequence[float] = EDGES) -> Reliability:
     """Compare probabilities with their outcomes: 1 or 0."""
     spots = np.clip(np.searchsorted(edges, promised, side="right") - 1, 0, len(edges) - 2)
     bins = []
     for spot in np.unique(spots):
         part = spots == spot
-        low, high = proportion_confint(int(retained[part].sum()), int(part.sum()), method="wilson")
+        low, high = proportion_confint(int(kept[part].sum()), int(part.sum()), method="wilson")
         bins.append(
             Bin(
                 promised=float(promised[part].mean()),
-                kept=float(retained[part].mean()),
+                kept=float(kept[part].mean()),
                 low=float(low),
                 high=float(high),
                 count=int(part.sum()),
@@ -104,12 +104,12 @@ def compare(promised: Floats, retained: Floats, edges: Sequence[float] = EDGES) 
         )
     weights = np.array([b.count for b in bins]) / len(promised)
     gaps = np.array([b.gap for b in bins])
-    spread = np.array([b.kept - retained.mean() for b in bins])
+    spread = np.array([b.kept - kept.mean() for b in bins])
     return Reliability(
-        brier=float(np.mean((promised - retained) ** 2)),
+        brier=float(np.mean((promised - kept) ** 2)),
         reliability=float(weights @ gaps**2),
         resolution=float(weights @ spread**2),
-        uncertainty=float(retained.mean() * (1 - retained.mean())),
+        uncertainty=float(kept.mean() * (1 - kept.mean())),
         error=float(weights @ np.abs(gaps)),
         bins=tuple(bins),
     )

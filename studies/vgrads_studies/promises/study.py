@@ -195,8 +195,8 @@ def scoreboard(rows: Sequence[PromiseRow]) -> list[list[str]]:
     lines = []
     for strategy, view in dict.fromkeys((row.strategy, row.view) for row in rows):
         simulated = [r.result for r in rows if (r.strategy, r.view) == (strategy, view)]
-        retained = sum(r.kept for r in simulated)
-        low, high = proportion_confint(retained, len(simulated), method="wilson")
+        kept = sum(r.kept for r in simulated)
+        low, high = proportion_confint(kept, len(simulated), method="wilson")
         means = [
             np.mean([getattr(r, name) for r in simulated])
             for name in ("in_time", "slot_hours", "used_hours", "usd", "planning_s")
@@ -206,7 +206,7 @@ def scoreboard(rows: Sequence[PromiseRow]) -> list[list[str]]:
                 strategy,
                 view,
                 str(len(simulated)),
-                f"{retained / len(simulated):.3f}",
+                f"{kept / len(simulated):.3f}",
                 f"{low:.3f}–{high:.3f}",
                 f"{means[0]:.2f}",
                 f"{means[1]:.1f}",

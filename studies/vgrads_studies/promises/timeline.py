@@ -97,7 +97,7 @@ def _spans(planned: Planned, outcome: RunOutcome) -> list[Span]:
 def study(runs: int, seed: int) -> tuple[list[ObservedBinding], list[Span], list[bool]]:
     """Run all with a progress bar: bindings, the first run's spans, whether promises were kept."""
     instants = stream(seed, "timeline").uniform(0.4, 0.9, runs)
-    bindings, spans, retained = [], list[Span](), []
+    bindings, spans, kept = [], list[Span](), []
     last_s = min(
         log.end_s for log in open_grid(load_catalog(embedded_data() / "sites.toml")).logs.values()
     )
@@ -105,7 +105,7 @@ def study(runs: int, seed: int) -> tuple[list[ObservedBinding], list[Span], list
         planned, planning = _planned(float(share) * last_s, number)
         case = Case(number=number, workflow_set=planned.workflow_set, instants=(0.0, 0.0))
         outcome, _ = run_case(planned, case)
-        retained.append(outcome.kept)
+        kept.append(outcome.kept)
         spans = spans or [*planning, *_spans(planned, outcome)]
         bindings += [
             ObservedBinding(
@@ -116,7 +116,7 @@ def study(runs: int, seed: int) -> tuple[list[ObservedBinding], list[Span], list
             for slot, record in outcome.state.slots.items()
             if record.ready_s is not None and record.requested_s is not None
         ]
-    return bindings, spans, retained
+    return bindings, spans, kept
 
 
 def rows_of(bindings: Sequence[ObservedBinding]) -> list[list[str]]:
@@ -172,8 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = study_parser("timeline", __doc__)
     parser.add_argument("--runs", type=int, default=12)
     chosen = parser.parse_args(arguments)
-    bindings, spans, retained = study(chosen.runs, chosen.seed)
-    text = f"{sum(retained)} of {len(retained)} promises were kept."
+    bindings, spans, kept = study(chosen.runs, chosen.seed)
+    text = f"{sum(kept)} of {len(kept)} promises were kept."
     if chosen.report:
         parts = [
             picture(lambda file: draw_bindings(bindings, file)),
@@ -185,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         document = {
             "bindings": [asdict(b) for b in bindings],
             "spans": [asdict(s) for s in spans],
-            "kept": retained,
+            "kept": kept,
         }
         sys.stdout.write(json.dumps(document) + "\n")
     else:

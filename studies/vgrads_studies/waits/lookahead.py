@@ -125,7 +125,7 @@ def _futures(
     job: tuple[int, float, float, float],
     running: tuple[Ints, Floats, Floats],
     waiting: tuple[Ints, Floats],
-    existing: tuple[Floats, Floats],
+    ended_jobs: tuple[Floats, Floats],
     past: tuple[Floats, Ints, Floats],
 ) -> Floats:
     seed, scenarios, procs, backfill = how
@@ -139,7 +139,7 @@ def _futures(
         np.random.seed(seed * 100_003 + scenario)
         for n in range(reserved):
             elapsed = running[2][n]
-            ends[n] = _run_time(existing, running[1][n], elapsed) - elapsed
+            ends[n] = _run_time(ended_jobs, running[1][n], elapsed) - elapsed
             message[n] = max(running[1][n] - elapsed, ends[n])
         order = np.argsort(message)
         placed = (ends[order], message[order], running[0][order])
@@ -161,17 +161,17 @@ def _futures(
                 row = first + n - queued - (1 if n > ours else 0)
                 submit[n] = back - past[0][row]
                 width[n], request[n] = min(past[1][row], procs), past[2][row]
-            run[n] = _run_time(existing, request[n], 0.0)
+            run[n] = _run_time(ended_jobs, request[n], 0.0)
         jobs = (submit, width, request, run, np.maximum(request, run))
         result[scenario] = replay_compiled(jobs, placed, procs, backfill, (ours, by))[ours]
     return result
 
 
 @compiled
-def _run_time(existing: tuple[Floats, Floats], request: float, elapsed: float) -> float:
+def _run_time(ended_jobs: tuple[Floats, Floats], request: float, elapsed: float) -> float:
     """Draw the run time of a job with a similar request that ran at least as long as this one
     already did."""
-    requested, runs = existing
+    requested, runs = ended_jobs
     low = int(np.searchsorted(requested, request / _LIKE, side="left"))
     high = int(np.searchsorted(requested, request * _LIKE, side="right"))
     if high - low < _ENOUGH:

@@ -109,8 +109,8 @@ class RecordedReservations:
     def strict(self, reservation: Reservation, now_s: float) -> Reservation:
         """Return the reservation at the probability that follows from the record up to now."""
         while self._open and self._open[0][0] <= now_s:
-            *_, retained = heapq.heappop(self._open)
-            self.allowed = adapt(self.allowed, self.probability, retained)
+            *_, kept = heapq.heappop(self._open)
+            self.allowed = adapt(self.allowed, self.probability, kept)
         return replace(reservation, probability=1.0 - self.allowed)
 
     def submit(self, question: ReservationQuestion, at_s: float, now_s: float) -> None:

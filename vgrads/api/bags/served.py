@@ -63,22 +63,22 @@ class ServedBags:
         if number in self._bags:
             self._serve(number, partial(self._take_on, self._bags[number]))
 
-    def _take_on(self, retained: StoredBag) -> None:
+    def _take_on(self, stored: StoredBag) -> None:
         manager = self._manager
-        bag, number = self._with_own_values(retained), retained.number
+        bag, number = self._with_own_values(stored), stored.number
         is_new = number not in manager.state.bags
-        manager.add(retained.number, bag, retained.files, retained.document.open)
+        manager.add(stored.number, bag, stored.files, stored.document.open)
         if is_new:
             manager.core.have(number, carried_tasks(self._folder, number), manager.clock.now())
-        if retained.document.open:
-            state = manager.state.bags[retained.number]
-            manager.core.add_tasks(retained.number, len(retained.bag.commands) - len(state.tasks))
-            self._open[retained.number] = retained
+        if stored.document.open:
+            state = manager.state.bags[stored.number]
+            manager.core.add_tasks(stored.number, len(stored.bag.commands) - len(state.tasks))
+            self._open[stored.number] = stored
             note_client(self._folder, number)  # it could not reach a service that was down
 
-    def _with_own_values(self, retained: StoredBag) -> BagSpec:
-        values = own_values(retained.bag.pass_env) if self._own else {}
-        return replace(retained.bag, env={**values, **retained.bag.env})
+    def _with_own_values(self, stored: StoredBag) -> BagSpec:
+        values = own_values(stored.bag.pass_env) if self._own else {}
+        return replace(stored.bag, env={**values, **stored.bag.env})
 
     def rest(self) -> None:
         """Close the files of all bags."""

@@ -207,12 +207,12 @@ class VirtualBagWork:
         if fresh:
             documents = [bag.document for bag in self._stored_bags.values()]
             self._fleet.ask_at(places_of(self.catalog, documents, self._zero_s))
-        for number, retained in self._stored_bags.items():
-            if retained.document.open and not self._core.state.bags[number].over:
-                close_if_silent(self.folder, number, retained.document)
+        for number, stored in self._stored_bags.items():
+            if stored.document.open and not self._core.state.bags[number].over:
+                close_if_silent(self.folder, number, stored.document)
                 # checked first, so that earlier tasks count
                 closed = why_closed(self.folder, number)
-                self._core.add_tasks(number, retained.added())
+                self._core.add_tasks(number, stored.added())
                 if closed is not None:
                     self._core.close(number, clock.now(), closed)
         for number in filter(self._core.state.bags.__contains__, control_requests.new):

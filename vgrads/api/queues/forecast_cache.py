@@ -43,8 +43,8 @@ def stored(key: object) -> Any:
     path = _path(key)
     if _only_ours(path):
         with suppress(Exception):  # damaged, or of another Python version: compute again
-            with path.open("rb") as retained:
-                result = pickle.load(retained)
+            with path.open("rb") as file:
+                result = pickle.load(file)
             os.utime(path)
             return result
     return None
@@ -94,9 +94,9 @@ def _put(path: Path, value: object) -> None:
 
 
 def _make_room(folder: Path) -> None:
-    retained = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in folder.glob("*.bin"))
-    size = sum(bytes_ for _, bytes_, _ in retained)
-    for _, bytes_, path in retained[:-1]:
+    entries = sorted((p.stat().st_mtime, p.stat().st_size, p) for p in folder.glob("*.bin"))
+    size = sum(bytes_ for _, bytes_, _ in entries)
+    for _, bytes_, path in entries[:-1]:
         if size <= _MOST_BYTES:
             return
         path.unlink(missing_ok=True)

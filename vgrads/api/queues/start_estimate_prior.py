@@ -152,20 +152,20 @@ def refusals(words: Mapping[tuple[str, str], StartEstimatePrior]) -> list[str]:
 
 
 def start_estimate_priors(
-    catalog: Catalog, existing: Mapping[tuple[str, str], int]
+    catalog: Catalog, past_jobs: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, str], StartEstimatePrior]:
     """Return priors for the queues of real batch sites that have neither a history nor a statement
     of their operator.
 
-    ``existing``: jobs in the existing histories; a few do not suffice for a statement with
+    ``past_jobs``: jobs in the existing histories; a few do not suffice for a statement with
     confidence.
     """
     return {
         (site.name, queue.name): StartEstimatePrior(
-            site, queue, open_batch(site), existing.get((site.name, queue.name), 0)
+            site, queue, open_batch(site), past_jobs.get((site.name, queue.name), 0)
         )
         for site in catalog.sites
         if is_batch_system(site)
         for queue in site.queues
-        if existing.get((site.name, queue.name), 0) < ENOUGH and queue.stated_probability <= 0
+        if past_jobs.get((site.name, queue.name), 0) < ENOUGH and queue.stated_probability <= 0
     }

@@ -70,12 +70,12 @@ class Fleet:
     def _decide(self, now_s: float) -> bool:
         self._busy.look(self.core.state.agents.values(), now_s)
         self._count_agents(now_s)
-        moved, existing = False, present(self.core.state, self.slots, now_s)
+        moved, inventories = False, present(self.core.state, self.slots, now_s)
         grids = self._grids = [
-            grid_of(where, existing[where.name], self._health[where.name], now_s)
+            grid_of(where, inventories[where.name], self._health[where.name], now_s)
             for where in self.sources
         ]
-        needs = self.goals.needs(self.sources, existing, self._health, now_s)
+        needs = self.goals.needs(self.sources, inventories, self._health, now_s)
         for bag_name, reason in needs.reasons:
             _add_reason(self.reasons, bag_name, reason, now_s)
         shares = self._supply.share(
@@ -85,7 +85,7 @@ class Fleet:
             lambda bag, grid: self.goals.fits(bag, grid) and self.fits(bag, grid),
         )
         for where, share in zip(self.sources, shares, strict=True):
-            health, inventory = self._health[where.name], existing[where.name]
+            health, inventory = self._health[where.name], inventories[where.name]
             work = needs.added(share, where, inventory)
             view = pool_view(where, work, inventory, health, self._busy, now_s)
             decision = needs.completed(where.decide(view), where, view, work.loads)

@@ -74,7 +74,11 @@ class Supply:
         waits = np.maximum(demand - plan.procs.sum(axis=1), 0)
         fitting_size = fit @ size
         by_size = np.divide(waits, fitting_size, out=np.zeros(len(waits)), where=fitting_size > 0)
-        there = plan.procs.sum(axis=0) + (by_size @ fit) * size + _retained(plan, grids, fit)
+        there = (
+            plan.procs.sum(axis=0)
+            + (by_size @ fit) * size
+            + _procs_for_absent_nodes(plan, grids, fit)
+        )
         ever = _ever(bags, grids)
         return [
             SiteDemand(
@@ -115,7 +119,7 @@ class Supply:
         return self._plan
 
 
-def _retained(
+def _procs_for_absent_nodes(
     plan: OverlayPlan, grids: Sequence[SupplySite], fit: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Return the requested processors of each grid for work that is assigned to nodes of other
@@ -126,10 +130,10 @@ def _retained(
     used = plan.procs.sum(axis=0)
     absent = plan.procs * (np.maximum(used - here, 0) / np.maximum(used, 1))
     elsewhere = ((absent.sum(axis=1, keepdims=True) - absent) * fit).sum(axis=0)
-    retained: NDArray[np.float64] = np.minimum(
+    procs_to_keep: NDArray[np.float64] = np.minimum(
         elsewhere, np.maximum(here + coming - np.maximum(used, here), 0)
     )
-    return retained
+    return procs_to_keep
 
 
 def _fit(serving: Sequence[BagState], grids: Sequence[SupplySite], fits: Fits) -> NDArray[np.bool_]:

@@ -149,9 +149,9 @@ class VirtualAgents(_Timeline):
             return
         agent.here = False
         if lost:
-            existing = self.core.state.agents.get(self.core.state.by_id.get(id, -1))
-            if existing is not None and existing.here:
-                self.core.gone(existing, self.now_s, lost=True)
+            registered = self.core.state.agents.get(self.core.state.by_id.get(id, -1))
+            if registered is not None and registered.here:
+                self.core.gone(registered, self.now_s, lost=True)
             self._push()
         else:
             self._send(agent, leaving="left")
@@ -199,10 +199,10 @@ class VirtualAgents(_Timeline):
     def _receive(self, agent: _VirtualAgent, message: Message) -> None:
         if not self.core.receive(message, self.now_s, agent.site):
             return
-        existing = self.core.state.agents[self.core.state.by_id[agent.id]]
-        agent.number = existing.number
-        if existing.here:
-            self._report(agent, self.core.answer(existing, self.now_s))
+        registered = self.core.state.agents[self.core.state.by_id[agent.id]]
+        agent.number = registered.number
+        if registered.here:
+            self._report(agent, self.core.answer(registered, self.now_s))
         self._push()
 
     def _push(self) -> None:

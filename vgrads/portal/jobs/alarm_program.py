@@ -145,8 +145,8 @@ def answer_request(request: Mapping[str, Any]) -> Json:
 
 def unknown_schemes(schemes: list[str]) -> list[str]:
     """Return those of the schemes that no service has."""
-    existing = _load_services()
-    return [scheme for scheme in schemes if scheme not in existing]
+    loaded = _load_services()
+    return [scheme for scheme in schemes if scheme not in loaded]
 
 
 def _collect_log() -> _LogLines:

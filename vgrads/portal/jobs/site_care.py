@@ -29,7 +29,7 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
     """Return jobs and instances with our mark; ``orphan``: they belong to no active run of this
     database."""
     with Store() as store:
-        existing = _marks_of_running(store)
+        running_marks = _marks_of_running(store)
     results = []
     for site in catalog.sites:
         for reserved in open_site(site).marked_jobs() if is_real(site) else ():
@@ -41,7 +41,7 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
                     "run": reserved.run,
                     "age_s": reserved.age_s,
                     "state": reserved.state.name.lower(),
-                    "orphan": reserved.name not in existing,
+                    "orphan": reserved.name not in running_marks,
                 }
             )
     return results

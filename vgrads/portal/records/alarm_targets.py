@@ -61,14 +61,14 @@ class AlarmTargets:
             try:
                 session.commit()
             except IntegrityError:  # another process was faster; its text contains the URL
-                raise _existing(target.name) from None
+                raise _refuse_second(target.name) from None
         return entry
 
     def refuse_another(self, owner: str, name: str) -> None:
         """Raise InapplicableError where an owner has a target with this name, or too many."""
         names = {entry.name for entry in self.list(owner)}
         if name in names:
-            raise _existing(name)
+            raise _refuse_second(name)
         if len(names) >= MOST_TARGETS:
             raise InapplicableError(
                 f"there are {len(names)} targets of alarms already", where="name", fix="remove one"
@@ -99,7 +99,7 @@ class AlarmTargets:
             return AlarmTarget(row.name, row.url, row.limited) if row is not None else None
 
 
-def _existing(name: str) -> InapplicableError:
+def _refuse_second(name: str) -> InapplicableError:
     return InapplicableError(
         f"there is a target '{name}' already", where="name", fix="remove it first"
     )

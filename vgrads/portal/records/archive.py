@@ -217,12 +217,12 @@ def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
         return None
     if kind not in KINDS:
         raise _newer(f"a {kind}", where)
-    existing = {field.name: field for field in fields(KINDS[kind])}
-    unknown = [name for name in names if name not in existing]
+    declared = {field.name: field for field in fields(KINDS[kind])}
+    unknown = [name for name in names if name not in declared]
     if unknown:
         raise _newer(f"the field '{unknown[0]}' of a {kind}", where)
     needed = [
-        n for n, f in existing.items() if f.default is MISSING and f.default_factory is MISSING
+        n for n, f in declared.items() if f.default is MISSING and f.default_factory is MISSING
     ]
     lacking = [name for name in needed if name not in names]
     if lacking:

@@ -75,9 +75,9 @@ class Watch:
     def judge(self, heartbeat: Heartbeat) -> bool | None:
         """Return True: dead, or silent for a whole lease while observed. False: active. None: not
         known yet."""
-        existing = is_dead(heartbeat)
-        if existing is not None:
-            return existing
+        dead = is_dead(heartbeat)
+        if dead is not None:
+            return dead
         count, since_s = self._heartbeats.setdefault(
             heartbeat.owner, (heartbeat.count, self.clock())
         )

@@ -136,17 +136,17 @@ def _move(connection: Connection, version: str, steps: Path) -> Path | None:
 
     config = alembic_config(connection, steps)
     script = ScriptDirectory.from_config(config)
-    existing = {step.revision for step in script.walk_revisions()}
+    revisions = {step.revision for step in script.walk_revisions()}
     text = _version_of(connection)
-    if text is not None and text not in existing:
+    if text is not None and text not in revisions:
         raise InputError(
-            f"was written by a newer vgrads (version {text}; this one supports {max(existing)})",
+            f"was written by a newer vgrads (version {text}; this one supports {max(revisions)})",
             where="database",
             fix="use that version",
         )
-    if version not in existing | {"base"}:
+    if version not in revisions | {"base"}:
         raise InputError(
-            f"no version '{version}'", where="VERSION", fix=", ".join(sorted(existing))
+            f"no version '{version}'", where="VERSION", fix=", ".join(sorted(revisions))
         )
     url = connection.engine.url.render_as_string(hide_password=False)
     backup = None

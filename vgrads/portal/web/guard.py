@@ -156,9 +156,9 @@ class Guard:
     def _find(self, secret: str, exchange: Exchange) -> Principal | None:
         """Return the owner of a secret. Wrong secrets are rate-limited, by secret and by address;
         valid ones never."""
-        retained = self._principals.get(secret)
-        if retained is not None and retained[0] > time.monotonic():
-            return retained[1]
+        cached = self._principals.get(secret)
+        if cached is not None and cached[0] > time.monotonic():
+            return cached[1]
         digest = secret_digest(secret)
         if self._limits.own:
             return EVERYBODY_HERE if compare_digest(digest, self._limits.own) else None
@@ -241,9 +241,9 @@ class Guard:
                 "ms": round(1000 * seconds, 2),
             },
         )
-        existing = exchange.principal is not None or exchange.path in _ENTRANCE
+        is_authenticated = exchange.principal is not None or exchange.path in _ENTRANCE
         if (
-            existing
+            is_authenticated
             and method not in SAFE
             and exchange.status != 429
             and not _unwritten(exchange.path)

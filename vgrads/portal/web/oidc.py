@@ -83,16 +83,16 @@ class Provider:
             begun = self._begun.pop(state, None)
         if begun is None or begun.until_s < time.monotonic() or cookies.get(_COOKIE) != state:
             raise HTTPException(401, "this login was not started here, or was started too long ago")
-        existing = self._discover()
+        provider_metadata = self._discover()
         try:
             session = self._session(begun.back, state)
             token = session.fetch_token(
-                existing["token_endpoint"],
+                provider_metadata["token_endpoint"],
                 authorization_response=url,
                 code_verifier=begun.verifier,
                 timeout=_TIMEOUT_S,
             )
-            claims = self._claims(str(token.get("id_token", "")), existing, begun.nonce)
+            claims = self._claims(str(token.get("id_token", "")), provider_metadata, begun.nonce)
         except (AuthlibBaseError, JoseError, ValueError) as error:
             raise HTTPException(
                 401, f"the login provider did not confirm your identity: {error}"
@@ -101,12 +101,14 @@ class Provider:
             raise _silent(self._settings.issuer, error) from error
         return self._principal(claims)
 
-    def _claims(self, token: str, existing: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
-        keys = KeySet.import_key_set(_get(existing["jwks_uri"]))
+    def _claims(
+        self, token: str, provider_metadata: Mapping[str, Any], nonce: str
+    ) -> Mapping[str, Any]:
+        keys = KeySet.import_key_set(_get(provider_metadata["jwks_uri"]))
         result = jwt.decode(token, keys, algorithms=_ALGORITHMS)
         jwt.JWTClaimsRegistry(
             leeway=60,
-            iss={"essential": True, "value": existing["issuer"]},
+            iss={"essential": True, "value": provider_metadata["issuer"]},
             aud={"essential": True, "value": self._settings.client_id},
             exp={"essential": True},
             nonce={"essential": True, "value": nonce},
@@ -140,12 +142,12 @@ class Provider:
         )
 
     def _discover(self) -> Mapping[str, Any]:
-        existing: dict[str, Any] = _get(
+        provider_metadata: dict[str, Any] = _get(
             self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
         )
-        if existing.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
+        if provider_metadata.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
             raise SiteError("reports another issuer", site=self._settings.issuer, transient=False)
-        return existing
+        return provider_metadata
 
 
 def _get(url: str) -> Any:

@@ -105,8 +105,8 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
 def missing_queues(settings: ServiceSettings, catalog: Catalog) -> list[str]:
     """Return the queues, as ``SITE/QUEUE``, that settings name and no site has."""
     names = [*settings.public_forecasts, *(f"{g.site}/{g.queue}" for g in settings.wait_gauges)]
-    existing = {f"{site.name}/{queue.name}" for site in catalog.sites for queue in site.queues}
-    return [name for name in dict.fromkeys(names) if name not in existing]
+    configured = {f"{site.name}/{queue.name}" for site in catalog.sites for queue in site.queues}
+    return [name for name in dict.fromkeys(names) if name not in configured]
 
 
 def _provider(settings: OidcSettings) -> Provider:

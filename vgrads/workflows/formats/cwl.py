@@ -47,8 +47,8 @@ class _Value:
 
     @staticmethod
     def listed(items: Iterable[_Value]) -> _Value:
-        retained = tuple(items)
-        return _Value(_all_parents(retained), retained)
+        parts = tuple(items)
+        return _Value(_all_parents(parts), parts)
 
 
 def _all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
@@ -180,7 +180,7 @@ class _CwlReader:
         self, process: Json, values: Values, prefix: str, requested: _Requirements
     ) -> Values:
         """Unfold all steps of a workflow, in an order that its links allow; return its outputs."""
-        existing = {
+        value_of = {
             i["id"]: values.get(_last(i), _Value.constant(i.get("default")))
             for i in process["inputs"]
         }
@@ -190,7 +190,7 @@ class _CwlReader:
             ready = [
                 step
                 for step in waiting
-                if all(s in existing for i in step["in"] for s in _sources(i))
+                if all(s in value_of for i in step["in"] for s in _sources(i))
             ]
             if not ready:
                 named = ", ".join(sorted(map(_last, waiting)))
@@ -199,11 +199,11 @@ class _CwlReader:
                     where=self.where,
                 )
             for step in ready:
-                result = self._step(step, existing, prefix, requested)
-                existing |= {f"{step['id']}/{name}": value for name, value in result.items()}
+                result = self._step(step, value_of, prefix, requested)
+                value_of |= {f"{step['id']}/{name}": value for name, value in result.items()}
                 waiting.remove(step)
         return {
-            _last(out): _linked(_sources(out, "outputSource"), out, existing)
+            _last(out): _linked(_sources(out, "outputSource"), out, value_of)
             for out in process["outputs"]
         }
 
@@ -217,7 +217,7 @@ class _CwlReader:
             parents = (self._task(process, parents, name, requested.by(process)),)
         return {_last(out): _Value(parents) for out in process["outputs"]}
 
-    def _step(self, step: Json, existing: Values, prefix: str, requested: _Requirements) -> Values:
+    def _step(self, step: Json, value_of: Values, prefix: str, requested: _Requirements) -> Values:
         run = step["run"]
         process = self.graph[run] if isinstance(run, str) else run
         name = prefix + _last(step)
@@ -226,7 +226,7 @@ class _CwlReader:
                 f"counts step {name} as if it ran; its condition (when) is evaluated while the "
                 "workflow runs"
             )
-        values = {_last(i): _linked(_sources(i), i, existing) for i in step["in"]}
+        values = {_last(i): _linked(_sources(i), i, value_of) for i in step["in"]}
         requested = requested.by(step)
         over = step.get("scatter")
         if over is None:
@@ -309,11 +309,11 @@ def _sources(link: Json, key: str = "source") -> list[str]:
     return [result] if isinstance(result, str) else list(result)
 
 
-def _linked(sources: Sequence[str], link: Json, existing: Values) -> _Value:
+def _linked(sources: Sequence[str], link: Json, value_of: Values) -> _Value:
     """Return the value of a link: of one source, of several merged, or a default."""
     if not sources:
         return _Value.constant(link.get("default"))
-    values = [existing[source] for source in sources]
+    values = [value_of[source] for source in sources]
     if len(values) == 1 and "linkMerge" not in link:
         return values[0]
     if link.get("linkMerge") != "merge_flattened":

@@ -163,8 +163,8 @@ def _task(unit: SnakemakeJob, name: str, parents: Iterable[str], cores: int) -> 
             "checkpoint": bool(unit.is_checkpoint),
         },
     }
-    stated = _stated_s(unit)
-    return task if stated is None else task | {"runtime_s": stated}
+    present = _stated_s(unit)
+    return task if present is None else task | {"runtime_s": present}
 
 
 def _kind(unit: SnakemakeJob) -> str:
@@ -182,11 +182,11 @@ def _stated_s(unit: SnakemakeJob) -> float | None:
         return _number(unit.resources.get("vgrads_s"))
     total = 0.0
     for layer in unit.toposorted:
-        existing = [_number(job.resources.get("vgrads_s")) for job in layer]
-        stated = [seconds for seconds in existing if seconds is not None]
-        if len(stated) < len(existing):
+        runtimes_s = [_number(job.resources.get("vgrads_s")) for job in layer]
+        present = [seconds for seconds in runtimes_s if seconds is not None]
+        if len(present) < len(runtimes_s):
             return None
-        total += max(stated)
+        total += max(present)
     return total
 
 

@@ -65,10 +65,10 @@ class _LogPosition:
         self._events = len(events)
         attempts, _ = attempts_of(executions, events)
         if self._task is not None:
-            existing = {f"{w}/{t}" for execution in executions for w, t in execution.replicas}
-            if not any(self._task in (name, name.partition("/")[2]) for name in existing):
+            tasks = {f"{w}/{t}" for execution in executions for w, t in execution.replicas}
+            if not any(self._task in (name, name.partition("/")[2]) for name in tasks):
                 raise InputError(
-                    f"no task '{self._task}' in this run", where="TASK", fix=f"as {min(existing)}"
+                    f"no task '{self._task}' in this run", where="TASK", fix=f"as {min(tasks)}"
                 )
             attempts = about(attempts, self._task)
         self._attempts = attempts

@@ -113,21 +113,20 @@ def explain_task(plan: str, task: str) -> dict[str, Any]:
 def run_study(name: str, arguments: Sequence[str]) -> None:
     """Run an installed study by name; without a name, or with a wrong one, list them."""
     require("studies", "'vgrads study'")
-    existing = {point.name: point for point in entry_points(group="vgrads.studies")}
+    studies = {point.name: point for point in entry_points(group="vgrads.studies")}
     if name in ("--help", "-h"):
         console().print(
-            f"vgrads study NAME [options]; studies: {', '.join(sorted(existing))}. "
-            "Each has --help.",
+            f"vgrads study NAME [options]; studies: {', '.join(sorted(studies))}. Each has --help.",
             highlight=False,
         )
         return
-    if name not in existing:
+    if name not in studies:
         raise InputError(
             f"unknown study '{name}'",
             where="NAME",
-            fix=f"choose one of {', '.join(sorted(existing))}",
+            fix=f"choose one of {', '.join(sorted(studies))}",
         )
-    existing[name].load()(list(arguments))
+    studies[name].load()(list(arguments))
 
 
 def write_gantt(path: Path, planned: Planned) -> None:

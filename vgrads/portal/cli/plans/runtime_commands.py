@@ -96,7 +96,7 @@ def learn(
         records = [record for _, item in read for record in mapped(item.records, names)]
         show_step(f"learning from {format_count(len(records), 'record')}")
         with Store() as store:
-            added, existing = RunTimeRecords(store.engine).learn(records)
+            added, present = RunTimeRecords(store.engine).learn(records)
     kinds: dict[str, int] = {}
     for record in records:
         kinds[record.kind] = kinds.get(record.kind, 0) + 1
@@ -112,7 +112,7 @@ def learn(
             for path, item in read
         ],
         "new": added,
-        "present": existing,
+        "present": present,
         "kinds": kinds,
     }
     answer_with(as_json, payload, lambda: _learned(payload))

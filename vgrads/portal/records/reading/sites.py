@@ -126,10 +126,10 @@ def with_uploads(catalog: Catalog, reader: RecordReader, only_missing: bool = Fa
     ``only_missing``: only for queues that name none.
     """
     folder = home() / "cache"
-    retained = set(reader.rows("SELECT site, queue FROM history"))
+    with_history = set(reader.rows("SELECT site, queue FROM history"))
 
     def with_its_own(site: str, queue: Queue) -> Queue:
-        if (site, queue.name) not in retained or (only_missing and queue.history is not None):
+        if (site, queue.name) not in with_history or (only_missing and queue.history is not None):
             return queue
         query = "SELECT file, body FROM history WHERE site = :site AND queue = :queue"
         for file, body in reader.rows(query, site=site, queue=queue.name):

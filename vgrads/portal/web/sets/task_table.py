@@ -182,8 +182,8 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[List
     result: dict[tuple[str, str], ListedTask] = {}
     for placement in placements:
         key = placement["workflow"], placement["task"]
-        existing = result.get(key)
-        if existing is None or _better(placement["state"], existing.state):
+        current = result.get(key)
+        if current is None or _better(placement["state"], current.state):
             result[key] = ListedTask(
                 workflow=key[0],
                 task=key[1],
