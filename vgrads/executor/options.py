@@ -71,8 +71,8 @@ def task(
 
 def options_of(function: Callable[..., Any], default: CallOptions) -> CallOptions:
     """Return the options that a function was decorated with."""
-    stated: CallOptions = getattr(function, _NAME, default)
-    return stated
+    options: CallOptions = getattr(function, _NAME, default)
+    return options
 
 
 def sets_lock_of_tqdm(initializer: Callable[..., object]) -> bool:

@@ -127,8 +127,8 @@ def parse_sacct(
     variables = environment or {}
     parsed, words = scan(_COMMAND, arguments)
     reply = information(_COMMAND, parsed, "[OPTION]")
-    stated = {_ALIASES.get(name, name): value or "" for name, value in parsed}
-    if reply is None and "helpformat" in stated:
+    options = {_ALIASES.get(name, name): value or "" for name, value in parsed}
+    if reply is None and "helpformat" in options:
         reply = Reply(_help_format())
     if reply is not None:
         return AccountingQuery(reply=reply)
@@ -136,50 +136,50 @@ def parse_sacct(
         raise SlurmError(
             "\n".join(["sacct: error: Unknown arguments:", *(f"sacct: error:  {w}" for w in words)])
         )
-    if "completion" in stated:
+    if "completion" in options:
         raise SlurmError("Slurm job completion is disabled")
     for name in _UNSUPPORTED:
-        if name in stated:
+        if name in options:
             raise command_error("sacct", f"--{name} is not supported by vgrads")
-    return _query(stated, parsed, variables, now_s)
+    return _query(options, parsed, variables, now_s)
 
 
 def _query(
-    stated: Mapping[str, str], parsed: Parsed, variables: Mapping[str, str], now_s: float
+    options: Mapping[str, str], parsed: Parsed, variables: Mapping[str, str], now_s: float
 ) -> AccountingQuery:
     texts = [value or "" for name, value in parsed if name == "jobs"]
-    style = PARSABLE if "parsable" in stated else ""
-    start_s, end_s = _window(stated, now_s)
+    style = PARSABLE if "parsable" in options else ""
+    start_s, end_s = _window(options, now_s)
     return AccountingQuery(
         ids=_ids(texts),
         has_ids=any(texts),
-        names=frozenset(listed(stated.get("name"))),
-        users=frozenset() if "allusers" in stated else frozenset(listed(stated.get("user"))),
-        accounts=frozenset(listed(stated.get("accounts"))),
-        partitions=frozenset(listed(stated.get("partition"))),
-        nodes=frozenset(expand_hostlist(stated.get("nodelist", ""))),
-        states=_states(stated.get("state")),
+        names=frozenset(listed(options.get("name"))),
+        users=frozenset() if "allusers" in options else frozenset(listed(options.get("user"))),
+        accounts=frozenset(listed(options.get("accounts"))),
+        partitions=frozenset(listed(options.get("partition"))),
+        nodes=frozenset(expand_hostlist(options.get("nodelist", ""))),
+        states=_states(options.get("state")),
         start_s=start_s,
         end_s=end_s,
-        fields=_fields(_format(stated, parsed, variables)),
-        allocations="allocations" in stated,
-        array="array" in stated,
-        duplicates="duplicates" in stated,
-        header="noheader" not in stated,
-        style=PARSABLE2 if "parsable2" in stated else style,
-        delimiter=stated.get("delimiter", "|"),
-        units=stated.get("units", "").upper()[:1],
+        fields=_fields(_format(options, parsed, variables)),
+        allocations="allocations" in options,
+        array="array" in options,
+        duplicates="duplicates" in options,
+        header="noheader" not in options,
+        style=PARSABLE2 if "parsable2" in options else style,
+        delimiter=options.get("delimiter", "|"),
+        units=options.get("units", "").upper()[:1],
         time_format=variables.get("SLURM_TIME_FORMAT", ""),
     )
 
 
-def _format(stated: Mapping[str, str], parsed: Parsed, variables: Mapping[str, str]) -> str:
+def _format(options: Mapping[str, str], parsed: Parsed, variables: Mapping[str, str]) -> str:
     formats = [value or "" for name, value in parsed if name == "format"]
     if formats:
         return ",".join(formats)
-    if "long" in stated:
+    if "long" in options:
         return LONG
-    return BRIEF if "brief" in stated else variables.get("SACCT_FORMAT", DEFAULT)
+    return BRIEF if "brief" in options else variables.get("SACCT_FORMAT", DEFAULT)
 
 
 def _fields(text: str) -> tuple[ShownField, ...]:
@@ -221,17 +221,17 @@ def _states(text: str | None) -> frozenset[JobState] | None:
         raise SlurmError(f"sacct: fatal: unrecognized job state value '{word}'") from error
 
 
-def _window(stated: Mapping[str, str], now_s: float) -> tuple[float | None, float | None]:
+def _window(options: Mapping[str, str], now_s: float) -> tuple[float | None, float | None]:
     """Return the window of the jobs: today by default, now with states, all with ids."""
-    has_times = "starttime" in stated or "endtime" in stated
-    if "jobs" in stated and not has_times:
+    has_times = "starttime" in options or "endtime" in options
+    if "jobs" in options and not has_times:
         return None, None
-    end_s = parse_instant(stated["endtime"], now_s, past=True) if "endtime" in stated else now_s
-    if "starttime" in stated:
-        start_s = parse_instant(stated["starttime"], now_s, past=True)
-    elif "jobs" in stated:
+    end_s = parse_instant(options["endtime"], now_s, past=True) if "endtime" in options else now_s
+    if "starttime" in options:
+        start_s = parse_instant(options["starttime"], now_s, past=True)
+    elif "jobs" in options:
         start_s = 0.0
-    elif "state" in stated:
+    elif "state" in options:
         start_s = end_s
     else:
         start_s = datetime.fromtimestamp(now_s).replace(hour=0, minute=0, second=0).timestamp()

@@ -87,25 +87,25 @@ def parse_scancel(
     reply = information(_COMMAND, parsed, "[OPTIONS] [job_id[_array_id][.step_id]]")
     if reply is not None:
         return CancelRequest(reply=reply)
-    stated = {"jobname" if name == "name" else name: value or "" for name, value in parsed}
-    if "interactive" in stated:
+    options = {"jobname" if name == "name" else name: value or "" for name, value in parsed}
+    if "interactive" in options:
         raise command_error("scancel", "--interactive is not supported by vgrads")
-    users = {user} if "me" in stated else set(listed(stated.get("user")))
+    users = {user} if "me" in options else set(listed(options.get("user")))
     request = CancelRequest(
         ids=_ids(words),
-        names=frozenset(listed(stated.get("jobname", variables.get("SCANCEL_NAME")))),
+        names=frozenset(listed(options.get("jobname", variables.get("SCANCEL_NAME")))),
         users=frozenset(users),
-        states=_states(stated.get("state")),
-        partitions=frozenset(listed(stated.get("partition"))),
-        accounts=frozenset(listed(stated.get("account"))),
-        signal=_signal(stated.get("signal")),
-        batch="batch" in stated,
-        full="full" in stated,
-        quiet="quiet" in stated,
-        verbose="verbose" in stated,
+        states=_states(options.get("state")),
+        partitions=frozenset(listed(options.get("partition"))),
+        accounts=frozenset(listed(options.get("account"))),
+        signal=_signal(options.get("signal")),
+        batch="batch" in options,
+        full="full" in options,
+        quiet="quiet" in options,
+        verbose="verbose" in options,
     )
     selective = ("jobname", "me", "user", "state", "partition", "account", "qos", "nodelist")
-    if not request.ids and not any(name in stated for name in selective):
+    if not request.ids and not any(name in options for name in selective):
         raise command_error("scancel", "No job identification provided")
     if not request.ids and words:
         raise command_error("scancel", f"Invalid job id {words[0]}")

@@ -128,24 +128,24 @@ def parse_sinfo(
     reply = information(_COMMAND, parsed, "[OPTIONS]")
     if reply is not None:
         return InfoQuery(reply=reply)
-    stated = {name: value or "" for name, value in parsed}
+    options = {name: value or "" for name, value in parsed}
     for name in _UNSUPPORTED:
-        if name in stated:
+        if name in options:
             raise command_error("sinfo", f"--{name} is not supported by vgrads")
-    if not {"format", "Format", "long", "summarize", "Node", "list-reasons"} & stated.keys():
-        stated |= {"format": variables["SINFO_FORMAT"]} if "SINFO_FORMAT" in variables else {}
-    partition = stated.get("partition", variables.get("SINFO_PARTITION", ""))
+    if not {"format", "Format", "long", "summarize", "Node", "list-reasons"} & options.keys():
+        options |= {"format": variables["SINFO_FORMAT"]} if "SINFO_FORMAT" in variables else {}
+    partition = options.get("partition", variables.get("SINFO_PARTITION", ""))
     return InfoQuery(
         partitions=frozenset(listed(partition)),
-        nodes=frozenset(expand_hostlist(stated.get("nodes", ""))),
-        states=_states(stated.get("state", stated.get("states", ""))),
-        format=stated.get("Format", stated.get("format", "")),
-        is_long_format="Format" in stated,
-        header="noheader" not in stated,
-        by_node="Node" in stated,
-        long="long" in stated,
-        summarize="summarize" in stated,
-        reasons="list-reasons" in stated,
+        nodes=frozenset(expand_hostlist(options.get("nodes", ""))),
+        states=_states(options.get("state", options.get("states", ""))),
+        format=options.get("Format", options.get("format", "")),
+        is_long_format="Format" in options,
+        header="noheader" not in options,
+        by_node="Node" in options,
+        long="long" in options,
+        summarize="summarize" in options,
+        reasons="list-reasons" in options,
     )
 
 

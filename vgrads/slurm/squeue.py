@@ -114,59 +114,59 @@ def parse_squeue(
     if words:
         error = f"squeue: error: Unrecognized option: {words[0]}\n"
         return SqueueQuery(reply=Reply(_USAGE, error, 1))
-    stated = {_ALIASES.get(name, name): value or "" for name, value in parsed}
+    options = {_ALIASES.get(name, name): value or "" for name, value in parsed}
     for name in _UNSUPPORTED:
-        if name in stated:
+        if name in options:
             raise command_error("squeue", f"--{name} is not supported by vgrads")
-    if "long" in stated and ("format" in stated or "Format" in stated):
+    if "long" in options and ("format" in options or "Format" in options):
         raise SlurmError(
             "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. "
             "Please remove one and retry."
         )
-    has_format = bool({"format", "Format", "long", "start"} & stated.keys())
+    has_format = bool({"format", "Format", "long", "start"} & options.keys())
     for name, option in _VARIABLES.items():
         is_format = option in ("format", "Format")
-        if name in variables and option not in stated and not (is_format and has_format):
-            stated[option] = variables[name]
-    return _query(stated, variables, user)
+        if name in variables and option not in options and not (is_format and has_format):
+            options[option] = variables[name]
+    return _query(options, variables, user)
 
 
-def _query(stated: Mapping[str, str], variables: Mapping[str, str], user: str) -> SqueueQuery:
-    users = set(listed(stated.get("user")))
-    if "me" in stated:
+def _query(options: Mapping[str, str], variables: Mapping[str, str], user: str) -> SqueueQuery:
+    users = set(listed(options.get("user")))
+    if "me" in options:
         users = {user}
     return SqueueQuery(
-        ids=_ids(stated.get("job", "")),
-        has_ids=bool(stated.get("job")),
-        names=frozenset(listed(stated.get("name"))),
+        ids=_ids(options.get("job", "")),
+        has_ids=bool(options.get("job")),
+        names=frozenset(listed(options.get("name"))),
         users=frozenset(users),
-        states=_states(stated.get("state")),
-        partitions=frozenset(listed(stated.get("partition"))),
-        accounts=frozenset(listed(stated.get("account"))),
-        nodes=frozenset(expand_hostlist(stated.get("nodelist", ""))),
-        format=_format(stated),
-        is_long_format="Format" in stated,
-        header="noheader" not in stated,
-        array="array" in stated or "array-unique" in stated,
-        start="start" in stated,
-        long="long" in stated,
-        sort=_sort(stated),
+        states=_states(options.get("state")),
+        partitions=frozenset(listed(options.get("partition"))),
+        accounts=frozenset(listed(options.get("account"))),
+        nodes=frozenset(expand_hostlist(options.get("nodelist", ""))),
+        format=_format(options),
+        is_long_format="Format" in options,
+        header="noheader" not in options,
+        array="array" in options or "array-unique" in options,
+        start="start" in options,
+        long="long" in options,
+        sort=_sort(options),
         time_format=variables.get("SLURM_TIME_FORMAT", ""),
     )
 
 
-def _format(stated: Mapping[str, str]) -> str:
-    if "Format" in stated:
-        return stated["Format"]
-    if "format" in stated:
-        return stated["format"]
-    if "start" in stated:
+def _format(options: Mapping[str, str]) -> str:
+    if "Format" in options:
+        return options["Format"]
+    if "format" in options:
+        return options["format"]
+    if "start" in options:
         return _START
-    return _LONG if "long" in stated else _SHORT
+    return _LONG if "long" in options else _SHORT
 
 
-def _sort(stated: Mapping[str, str]) -> str:
-    sort = stated.get("sort", _START_SORT if "start" in stated else _DEFAULT_SORT)
+def _sort(options: Mapping[str, str]) -> str:
+    sort = options.get("sort", _START_SORT if "start" in options else _DEFAULT_SORT)
     letters, _ = squeue_fields(JobTexts(0.0))
     for part in listed(sort):
         for letter in part.lstrip("+-#"):

@@ -122,9 +122,9 @@ def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
 
 
 def _requested_s(numbers: Mapping[str, float | None]) -> float:
-    stated = numbers["AllowedJobDuration"] or numbers["AllowedExecuteDuration"]
+    limit_s = numbers["AllowedJobDuration"] or numbers["AllowedExecuteDuration"]
     minutes = numbers["MaxWallTimeMins"]
-    return stated or (minutes * 60.0 if minutes else -1.0)
+    return limit_s or (minutes * 60.0 if minutes else -1.0)
 
 
 def _number(value: object) -> float | None:

@@ -231,7 +231,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 def _fetch(file: dict[str, Any], whole: Path) -> None:
     """Fetch the file; it gets its final name once it is complete and verified."""
-    kind, _, stated = file["digest"].partition(":")
+    kind, _, expected = file["digest"].partition(":")
     digest = hashlib.new(kind or "sha256")
     draft = whole.with_suffix(f".{os.uname().nodename}.{os.getpid()}")
     for left in whole.parent.glob(
@@ -245,8 +245,10 @@ def _fetch(file: dict[str, Any], whole: Path) -> None:
                 digest.update(chunk)
                 to.write(chunk)
             _refuse_cut(source, to.tell())
-        if stated and digest.hexdigest() != stated:
-            raise Fault(f"{file['url']} has {kind}:{digest.hexdigest()}, {kind}:{stated} is stated")
+        if expected and digest.hexdigest() != expected:
+            raise Fault(
+                f"{file['url']} has {kind}:{digest.hexdigest()}, {kind}:{expected} is stated"
+            )
         draft.chmod(0o444)
         draft.replace(whole)
     finally:
@@ -255,9 +257,9 @@ def _fetch(file: dict[str, Any], whole: Path) -> None:
 
 def _refuse_cut(source: object, came: int) -> None:
     """Raise an error for a body that ends early, which looks like a short one."""
-    stated = source.headers.get("Content-Length") if hasattr(source, "headers") else None
-    if stated is not None and int(stated) != came:
-        raise OSError(f"ended after {came} of {stated} bytes")
+    length = source.headers.get("Content-Length") if hasattr(source, "headers") else None
+    if length is not None and int(length) != came:
+        raise OSError(f"ended after {came} of {length} bytes")
 
 
 def _reading(url: str) -> Any:

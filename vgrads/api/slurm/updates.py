@@ -31,7 +31,7 @@ def updated_fields(
 ) -> dict[str, Any]:
     """Return the fields of a submission that change; ``records`` are its jobs. Raise SlurmError
     with the reason where that cannot be."""
-    stated = records[0].submission
+    submission = records[0].submission
     started = any(record.state is not JobState.PENDING for record in records)
     fields: dict[str, Any] = {
         name: without_controls(value) if isinstance(value, str) else value
@@ -39,9 +39,9 @@ def updated_fields(
         if (value := getattr(changes, name)) is not None
     }
     if changes.limit:
-        fields["limit_s"] = _limit_s(stated, started, stated.limit_s, changes.limit)
+        fields["limit_s"] = _limit_s(submission, started, submission.limit_s, changes.limit)
     if changes.least_limit:
-        least_s = _limit_s(stated, started, stated.least_limit_s, changes.least_limit)
+        least_s = _limit_s(submission, started, submission.least_limit_s, changes.least_limit)
         fields["least_limit_s"] = least_s
     if changes.dependency is not None:
         fields["dependency"] = format_dependency(parse_dependency(changes.dependency))
@@ -50,16 +50,16 @@ def updated_fields(
             raise SlurmError(_NO_PARTITION)
         fields["partition"] = changes.partition
     _check(records, fields)
-    _check_size(replace(stated, **fields), partitions)
+    _check_size(replace(submission, **fields), partitions)
     return fields
 
 
 def _limit_s(
-    stated: StoredSubmission, has_started: bool, current_s: float | None, new: LimitChange
+    submission: StoredSubmission, has_started: bool, current_s: float | None, new: LimitChange
 ) -> float | None:
     if not new.sign or new.seconds is None:
         return new.seconds
-    if stated.indices and has_started:
+    if submission.indices and has_started:
         raise SlurmError("TimeLimit increment/decrement not supported for job arrays")
     if current_s is None:
         return None
@@ -71,15 +71,15 @@ def _limit_s(
 
 def _check(records: Sequence[JobRecord], fields: dict[str, Any]) -> None:
     """Raise SlurmError where the state of the jobs does not permit a change."""
-    stated = records[0].submission
+    submission = records[0].submission
     if fields.keys() & BEFORE_START and any(r.state is not JobState.PENDING for r in records):
         raise SlurmError(NOT_PENDING)
     if fields.get("array_limit", 0) < 0:
         raise SlurmError("Invalid ArrayTaskThrottle value")
-    if not stated.indices:
+    if not submission.indices:
         fields.pop("array_limit", None)  # Slurm accepts it too
     runs = any(record.state is JobState.RUNNING for record in records)
-    if "limit_s" in fields and runs and _longer(fields["limit_s"], stated.limit_s):
+    if "limit_s" in fields and runs and _longer(fields["limit_s"], submission.limit_s):
         raise SlurmError(_DENIED)
 
 

@@ -31,16 +31,16 @@ class WaitingJobs:
 
     def register(self, first: JobRecord) -> None:
         """Note what the jobs of a submission wait for."""
-        stated = first.submission
-        if stated.begin_s is not None and stated.begin_s > self._clock():
-            self._delayed[stated.id] = stated.begin_s
-        if stated.last_start_s < math.inf:
-            self._deadlines[stated.id] = stated.last_start_s
+        submission = first.submission
+        if submission.begin_s is not None and submission.begin_s > self._clock():
+            self._delayed[submission.id] = submission.begin_s
+        if submission.last_start_s < math.inf:
+            self._deadlines[submission.id] = submission.last_start_s
         for target in self._table.dependency(first).targets:
             record = self._table.records.get(target.job)
-            self._dependents[record.submission.id if record else target.job].add(stated.id)
+            self._dependents[record.submission.id if record else target.job].add(submission.id)
             if target.kind == "after":
-                self._after.add(stated.id)
+                self._after.add(submission.id)
 
     def take_due(self) -> list[int]:
         """Return the submissions whose time has come."""

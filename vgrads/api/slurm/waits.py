@@ -57,6 +57,11 @@ def _past_waits(table: JobTable, partition: str) -> Sequence[float]:
 
 
 def _waited_for_a_node(record: JobRecord) -> bool:
-    stated = record.submission
-    delayed = stated.dependency or stated.hold or stated.begin_s is not None or record.restarts
+    submission = record.submission
+    delayed = (
+        submission.dependency
+        or submission.hold
+        or submission.begin_s is not None
+        or record.restarts
+    )
     return record.start_s is not None and not delayed

@@ -201,14 +201,14 @@ def _tail_begun(state: State, event: TailBegun) -> None:
 def _agent_joined(state: State, event: AgentJoined) -> None:
     state.now_s = max(state.now_s, event.at_s)
     agent = state.agents.get(event.number)
-    stated = asdict(event)
-    at_s = stated.pop("at_s")
+    fields = asdict(event)
+    at_s = fields.pop("at_s")
     if agent is None:
-        agent = AgentState(idle_since_s=at_s, joined_s=at_s, **stated)
+        agent = AgentState(idle_since_s=at_s, joined_s=at_s, **fields)
         state.agents[event.number], state.by_id[event.id] = agent, event.number
     if agent.incarnation and agent.incarnation != event.incarnation:
         agent.past_incarnations.add(agent.incarnation)
-    for name, value in stated.items():
+    for name, value in fields.items():
         setattr(agent, name, value)
     agent.here, agent.leaving, agent.joined_s = True, "", at_s
     if not agent.assigned:

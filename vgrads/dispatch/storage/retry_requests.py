@@ -17,8 +17,8 @@ from vgrads.kernel.errors import InputError
 def request_retry(folder: Path, number: int, tasks: Sequence[int] | None) -> None:
     """Store a request, durably: these tasks, or None for all that did not succeed. OSError where
     that fails."""
-    stated = None if tasks is None else sorted(set(tasks))
-    append_request(_requests(folder, number), {"tasks": stated})
+    numbers = None if tasks is None else sorted(set(tasks))
+    append_request(_requests(folder, number), {"tasks": numbers})
 
 
 def retry_requests(folder: Path, number: int) -> list[list[int] | None]:

@@ -84,10 +84,10 @@ def console(stderr: bool = False, lasting: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     if lasting:
         stream = cast("TextIO", _Lasting(stream))
-    stated = os.environ.get("COLUMNS", "")
+    columns = os.environ.get("COLUMNS", "")
     width = None if stream.isatty() else _PIPED_WIDTH
-    if stated.isascii() and stated.isdigit():
-        width = max(_NARROWEST, int(stated))
+    if columns.isascii() and columns.isdigit():
+        width = max(_NARROWEST, int(columns))
     return _Quiet(file=stream, width=width, markup=False, highlight=False)
 
 

@@ -25,24 +25,24 @@ def examine_home(config: Path | None) -> list[Check]:
     """Check this machine's home. ``config``: the settings file; default: that of
     ``VGRADS_CONFIG``."""
     folder, now_s = chosen_home(), time.time()
-    stated = settings.read_settings(config)
-    url = stated.database
+    values = settings.read_settings(config)
+    url = values.database
     file = sqlite_file(url)
     place = gather(lambda: files.file_facts(folder, "the home"), _FILES_S)
     user = files.user_of(place)
     stored = gather(lambda: database.read_database(url), _DATABASE_S)
     backup = gather(lambda: database.newest_backup(file) if file else None, _DATABASE_S)
-    sites = gather(lambda: settings.read_sites(stated), _DATABASE_S)
+    sites = gather(lambda: settings.read_sites(values), _DATABASE_S)
     return [
         settings.judge_python(settings.python_version(), version("vgrads")),
         files.judge_home(folder, place, user),
-        files.judge_files(gather(lambda: _private_files(folder, file, stated), _FILES_S), user),
-        settings.judge_settings(stated),
+        files.judge_files(gather(lambda: _private_files(folder, file, values), _FILES_S), user),
+        settings.judge_settings(values),
         *database.judge_database(stored),
         database.judge_backup(file, bool(file and file.exists()), backup, now_s),
         files.judge_space(gather(lambda: files.free_bytes(folder), _FILES_S)),
         settings.judge_sites(sites),
-        settings.judge_extras(settings.required_extras(stated, sites), settings.installed_extras()),
+        settings.judge_extras(settings.required_extras(values, sites), settings.installed_extras()),
         *machine.judge_machine(
             gather(machine.read_machine, _MACHINE_S),
             () if isinstance(sites, Unavailable) else sites.used,
@@ -51,10 +51,10 @@ def examine_home(config: Path | None) -> list[Check]:
 
 
 def _private_files(
-    folder: Path, file: Path | None, stated: settings.SettingsFacts
+    folder: Path, file: Path | None, values: settings.SettingsFacts
 ) -> tuple[FileFacts, ...]:
     backups = database.backups_of(file) if file else []
-    of_settings = settings.settings_file(stated)
+    of_settings = settings.settings_file(values)
     return (*files.private_files(folder, file, backups), *((of_settings,) if of_settings else ()))
 
 

@@ -231,14 +231,18 @@ class _MakeflowReader:
     def _complete(self, draft: _Draft) -> None:
         """Set what a rule's variables say of it, by their values where its command is."""
         rule = draft.rule
-        stated = ChainMap(draft.own, self._variables[rule.category], self._variables[""])
+        variables = ChainMap(draft.own, self._variables[rule.category], self._variables[""])
         rule.resources = {
-            _RESOURCES[name]: _number(name, stated[name], rule.place)
+            _RESOURCES[name]: _number(name, variables[name], rule.place)
             for name in _RESOURCES
-            if name in stated
+            if name in variables
         }
-        rule.env = {n: _unquote(stated[n]) for n in self._exported if n in stated}
-        if draft.local or _unquote(stated.get("BATCH_LOCAL", "")).lower() in ("true", "yes", "1"):
+        rule.env = {n: _unquote(variables[n]) for n in self._exported if n in variables}
+        if draft.local or _unquote(variables.get("BATCH_LOCAL", "")).lower() in (
+            "true",
+            "yes",
+            "1",
+        ):
             self._reading.count("LOCAL rule", "are", "placed as any other")
 
 

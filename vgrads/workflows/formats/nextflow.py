@@ -96,9 +96,9 @@ def _rows(path: Path) -> tuple[list[Row], int]:
 
 def _folder(row: Row, work: Path) -> Path | None:
     """Return a task's work folder, if it exists with the script that staged its inputs."""
-    stated = cell(row, "workdir")
+    workdir = cell(row, "workdir")
     group, _, begin = cell(row, "hash").partition("/")
-    near = [Path(stated)] if stated else []
+    near = [Path(workdir)] if workdir else []
     if re.fullmatch("[0-9a-f]{2}", group) and re.fullmatch("[0-9a-f]{6,30}", begin):
         near += sorted((work / group).glob(f"{begin}*"))
     return next((folder for folder in near if (folder / _SCRIPTS[0]).is_file()), None)

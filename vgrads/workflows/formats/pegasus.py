@@ -152,9 +152,9 @@ def _task(
                 )
                 sizes[file] = max(sizes.get(file, 0.0), size / _MIB)
     fields = read_profiles(job.get("profiles") or {}, place, reading)
-    stated = (job.get("metadata") or {}).get("runtime")
-    if stated is not None:
-        fields["runtime_s"] = number(stated, f"{place}: runtime")
+    runtime = (job.get("metadata") or {}).get("runtime")
+    if runtime is not None:
+        fields["runtime_s"] = number(runtime, f"{place}: runtime")
     fields.setdefault("runtime_s", runtime_of(runtimes, (own, name)))
     return Task(
         id=prefix + own,

@@ -197,7 +197,7 @@ def _number(value: Any, what: str, where: str) -> float:
 def write_wfformat(workflow: Workflow) -> dict[str, Any]:
     """Return the workflow as a WfFormat 1.5 document; :func:`read_wfformat` reads the same, except
     for uncertainty of run times."""
-    stated = all(task.stated for task in workflow.tasks.values())
+    has_runtimes = all(task.stated for task in workflow.tasks.values())
     return {
         "name": workflow.name,
         "schemaVersion": "1.5",
@@ -209,7 +209,7 @@ def write_wfformat(workflow: Workflow) -> dict[str, Any]:
                 ],
             },
             "execution": {
-                **({"makespanInSeconds": workflow.critical_path_s()} if stated else {}),
+                **({"makespanInSeconds": workflow.critical_path_s()} if has_runtimes else {}),
                 "tasks": [_run_json(t) for t in workflow.tasks.values()],
             },
         },

@@ -53,16 +53,16 @@ def _request(
     model = create_model(of.__name__, __base__=Document, **fields)
     if isinstance(document.get("function"), str):  # a program without arguments
         document = {**document, "function": (document["function"],)}
-    stated = validate(model, document, str(file)).model_dump(exclude_unset=True)
+    fields = validate(model, document, str(file)).model_dump(exclude_unset=True)
     folder = file.resolve().parent
-    for name, value in stated.items():
+    for name, value in fields.items():
         if isinstance(value, Path):
-            stated[name] = folder / value
+            fields[name] = folder / value
         elif name == "inputs":
-            stated[name] = tuple(folder / path for path in value)
+            fields[name] = tuple(folder / path for path in value)
         elif name == "function" and value and "/" in value[0]:
-            stated[name] = (str(folder / value[0]), *value[1:])
+            fields[name] = (str(folder / value[0]), *value[1:])
     try:
-        return of(**stated)
+        return of(**fields)
     except InputError as error:
         raise error.within(str(file)) from None

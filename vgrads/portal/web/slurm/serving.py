@@ -124,8 +124,8 @@ def _app(service: SlurmService, token: str = "") -> Starlette:
     """Return the application; with a token, requests need it."""
 
     async def answer(request: Request) -> Response:
-        stated = request.headers.get("authorization", "").encode()
-        if token and not hmac.compare_digest(stated, f"Bearer {token}".encode()):
+        authorization = request.headers.get("authorization", "").encode()
+        if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
             return Response(json.dumps({"message": "the token is wrong"}), 401)
         command = request.path_params["command"]
         try:
