@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import sync_folder
@@ -76,9 +76,9 @@ class LineFraming:
         length = 1  # mostly the file ends with a line break
         while end:
             start = max(0, end - length)
-            found_at = os.pread(file, end - start, start).rfind(b"\n")
-            if found_at >= 0:
-                return start + found_at + 1
+            position = os.pread(file, end - start, start).rfind(b"\n")
+            if position >= 0:
+                return start + position + 1
             end, length = start, _PIECE
         return 0
 
@@ -182,9 +182,9 @@ class PackedFraming:
         overlap = len(self._mark) - 1
         while at + overlap < window.size:
             part, offset = window.look(at, len(self._mark))
-            found_at = part.find(self._mark, offset)
-            if found_at >= 0:
-                return at + found_at - offset
+            position = part.find(self._mark, offset)
+            if position >= 0:
+                return at + position - offset
             if len(part) - offset <= overlap:  # it was cut while it was read
                 break
             at += len(part) - offset - overlap
@@ -211,16 +211,15 @@ class _FilePart:
 
 LINES = LineFraming()
 LISTED_LINES = ListedLineFraming()
-FramingT = TypeVar("FramingT", bound=Framing)
 
 
-class RecordFile(Generic[FramingT]):
+class RecordFile:
     """A file of records, open for appending."""
 
     def __init__(
         self,
         path: Path,
-        framing: FramingT,
+        framing: Framing,
         *,
         durable: bool = True,
         lock: Literal["none", "wait", "refuse"] = "none",
@@ -231,7 +230,7 @@ class RecordFile(Generic[FramingT]):
         while another has it open, ``wait``, or ``refuse`` with BlockingIOError; ``mode``: of a new
         file, less the umask, None where it must exist; ``mend``: cut off a torn end now. OSError
         where it cannot be opened."""
-        self.framing, self._durable = framing, durable
+        self._durable = durable
         self.file = _open(path, lock, mode)
         try:
             self.size = os.fstat(self.file).st_size
@@ -297,10 +296,10 @@ def _open(path: Path, lock: Literal["none", "wait", "refuse"], mode: int | None)
         os.close(file)
 
 
-class AppendedRecords(Generic[FramingT]):
+class AppendedRecords:
     """Reads a file of records incrementally, while another process appends to it or not."""
 
-    def __init__(self, path: Path, framing: FramingT) -> None:
+    def __init__(self, path: Path, framing: Framing) -> None:
         """``path``: need not exist yet."""
         self._path, self._framing = path, framing
         self.at = 0

@@ -31,7 +31,7 @@ class FileRecords:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sent: dict[str, str] | None = None
-        self._files: dict[str, RecordFile[Framing]] = {}
+        self._files: dict[str, RecordFile] = {}
 
     def sent(self, name: str, digest: str) -> None:
         """Record that an input was sent."""

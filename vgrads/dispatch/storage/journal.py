@@ -110,7 +110,7 @@ class DispatchJournal:
         """Close for writing."""
         self._file.close()
 
-    def _open_segment(self, number: int) -> RecordFile[PackedFraming]:
+    def _open_segment(self, number: int) -> RecordFile:
         path = self.folder / f"seg-{number:06d}.log"
         return RecordFile(path, _GROUPS, durable=self._durable, mode=0o600)
 

@@ -83,7 +83,7 @@ class MatrixStore:
         it is not a matrix file, or is in use."""
         self.path = path
         refuse_database(path)
-        self._writer: RecordFile[PackedFraming] | None = None
+        self._writer: RecordFile | None = None
         try:
             if write:
                 mode = None if about is None else 0o666

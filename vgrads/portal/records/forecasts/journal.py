@@ -16,7 +16,7 @@ from typing import Any
 
 from vgrads.api.config import home, make_home
 from vgrads.api.queues.issued import IssuedForecast
-from vgrads.kernel.record_file import LINES, LineFraming, RecordFile, read_json_lines
+from vgrads.kernel.record_file import LINES, RecordFile, read_json_lines
 from vgrads.portal.records.reader import database_url
 
 Json = dict[str, Any]
@@ -46,7 +46,7 @@ class ForecastJournal:
             if file.size < _MOST_BYTES:
                 file.append(lines.encode())
 
-    def _open(self) -> RecordFile[LineFraming]:
+    def _open(self) -> RecordFile:
         """Open the file for appending, under a lock that :meth:`take` waits for."""
         try:
             return _open_locked(self._path, 0o600)
@@ -85,7 +85,7 @@ class ForecastJournal:
         )
 
 
-def _open_locked(path: Path, mode: int | None = None) -> RecordFile[LineFraming]:
+def _open_locked(path: Path, mode: int | None = None) -> RecordFile:
     return RecordFile(path, LINES, durable=False, lock="wait", mode=mode)
 
 
