@@ -16,14 +16,15 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vgrads.execmgr.tasks.file_reader import ReadsFiles
+from vgrads.kernel.record_file import LISTED_LINES, RecordFile, read_json_lines
 from vgrads.kernel.user_files import (
     Identity,
     copy_user_file,
@@ -288,9 +289,8 @@ def fingerprints(was: Mapping[str, FileState], files: ReadsFiles) -> dict[str, F
     return result
 
 
-def line_of(completed: CompletedTask) -> str:
-    """Return a record as a line of :data:`RECORDS`, starting with the line break: a line that a
-    full disk truncated does not damage others."""
+def append_record(folder: Path, completed: CompletedTask) -> None:
+    """Append a record to :data:`RECORDS` of a run's folder. OSError where that fails."""
     stored = {
         "key": completed.key,
         "beside": completed.siblings,
@@ -299,7 +299,8 @@ def line_of(completed: CompletedTask) -> str:
         "reads": _as_lists(completed.reads),
         "outputs": _as_lists(completed.outputs),
     }
-    return f"\n{json.dumps(stored)}"
+    with RecordFile(folder / RECORDS, LISTED_LINES, durable=False) as records:
+        records.append(f"\n{json.dumps(stored)}".encode())
 
 
 def _as_lists(traces: Mapping[str, FileFingerprint]) -> dict[str, list[object]]:
@@ -309,13 +310,8 @@ def _as_lists(traces: Mapping[str, FileFingerprint]) -> dict[str, list[object]]:
 def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
     """Return the newest record of each task in a run's folder; unreadable lines are ignored."""
     completed: dict[TaskKey, CompletedTask] = {}
-    try:
-        lines = (folder / RECORDS).read_text(errors="replace").split("\n")
-    except OSError:
-        return completed
-    for line in lines:
+    for stored in _stored_records(folder):
         try:
-            stored = json.loads(line)
             traces = {
                 what: {name: FileFingerprint(*item) for name, item in stored[what].items()}
                 for what in ("reads", "outputs")
@@ -332,6 +328,11 @@ def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
             continue
         completed[created.key] = created
     return completed
+
+
+def _stored_records(folder: Path) -> Iterator[Any]:
+    with suppress(OSError):
+        yield from read_json_lines(folder / RECORDS)
 
 
 def link_file(source: Path | str, target: Path | str) -> None:

@@ -18,12 +18,11 @@ from vgrads.execmgr.tasks.folder import TaskFolder
 from vgrads.execmgr.tasks.helper_thread import HelperThread
 from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.provenance import (
-    RECORDS,
     CompletedTask,
     FileState,
+    append_record,
     can_stand,
     fingerprints,
-    line_of,
     recipe_of,
     states_of,
     traces,
@@ -63,9 +62,7 @@ class ProvenanceRecorder:
     def _work(self, waiting: SimpleQueue[TaskOrder | None]) -> None:
         while (order := self._next(waiting)) is not None:
             try:
-                line = line_of(self._completed(order))
-                with (self._folder.run_folder / RECORDS).open("a") as records:
-                    records.write(line)
+                append_record(self._folder.run_folder, self._completed(order))
             except OSError as error:
                 _log.info("task %s/%s will be run again: %s", *order.key[:2], error)
 

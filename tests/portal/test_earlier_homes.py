@@ -128,6 +128,8 @@ def test_a_dispatchers_folder_of_an_earlier_form_is_refused_and_not_cut_off(tmp_
         segment.write_bytes(magic + bytes(60))
         with pytest.raises(InputError, match=r"was written by vgrads 0\.3\.0\.dev0 or before"):
             read_state(folder)
+        with pytest.raises(InputError, match="other contents"):
+            DispatchJournal(folder)
         assert segment.stat().st_size == 64
     segment.write_bytes(b"")
     (folder / "image-000001.bin").write_bytes(pack_snapshot({"version": 2}))

@@ -58,22 +58,6 @@ def refuse_database(path: Path) -> None:
         raise InputError("is a file of vgrads' own database", where=str(path))
 
 
-def append_durably(descriptor: int, size: int, body: bytes, durable: bool = True) -> int:
-    """Append to a file of this size, and return the new size. OSError if that fails; then the file
-    is unchanged. ``durable``: wait for the disk, so that it outlives a crash of the machine."""
-    try:
-        left = memoryview(body)
-        while left:
-            left = left[os.write(descriptor, left) :]
-        if durable:
-            os.fdatasync(descriptor)
-    except OSError:
-        os.ftruncate(descriptor, size)
-        os.lseek(descriptor, size, os.SEEK_SET)
-        raise
-    return size + len(body)
-
-
 def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
     """Write a file atomically, so that it is complete or absent even after a crash. OSError if that
     fails; ``mode``: of a new file, less the umask."""

@@ -18,7 +18,7 @@ from vgrads.dispatch.core.tasks import ASSIGNED, BLOCKED, DONE, FAILED, PENDING,
 from vgrads.dispatch.explanation import look_at_tails, why_not
 from vgrads.dispatch.storage.carried import carried_folder, read_carried
 from vgrads.dispatch.storage.folder import open_bag
-from vgrads.dispatch.storage.journal import EndReader, look
+from vgrads.dispatch.storage.journal import EndReader, read_state
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.dispatch.storage.retries import AttemptRounds
 from vgrads.dispatch.storage.status import agent_names, read_status
@@ -138,7 +138,7 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
     """Explain the state of a task, with numbers; for an agent, or for all, why it does not have the
     task."""
     stored_bag = open_bag(folder, number)
-    state = look(folder / "journal")
+    state = read_state(folder / "journal")
     bag = state.bags.get(number)
     if not 0 <= task < len(stored_bag.bag.commands):
         raise InputError(

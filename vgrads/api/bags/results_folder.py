@@ -24,7 +24,7 @@ from vgrads.dispatch.core.tasks import DONE, WORDS
 from vgrads.dispatch.storage.block_files import Blocks, is_of_blocks
 from vgrads.dispatch.storage.carried import DoneTasks, done_tasks
 from vgrads.dispatch.storage.folder import StoredBag, open_bag
-from vgrads.dispatch.storage.journal import look, read_ends
+from vgrads.dispatch.storage.journal import read_ends, read_state
 from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.exchange.values import COULD_NOT
@@ -145,7 +145,7 @@ class BagResults:
         count = len(self._stored.bag.commands)
         if len(self._done.ends) == count:
             return bytes([DONE]) * count
-        bag = look(self.folder / "journal").bags.get(self.number)
+        bag = read_state(self.folder / "journal").bags.get(self.number)
         status = bytes(bag.tasks.status) if bag is not None else b""
         return status.ljust(count, b"\0")
 

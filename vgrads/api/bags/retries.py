@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vgrads.dispatch.core.step import retriable
 from vgrads.dispatch.core.tasks import ENDED, WORDS
-from vgrads.dispatch.storage.journal import look
+from vgrads.dispatch.storage.journal import read_state
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count
 
@@ -20,7 +20,7 @@ def count_retriable(folder: Path, number: int, bag_id: str, tasks: Sequence[int]
     """Return the number of tasks that a retry does again: of these, or (None) of all that failed or
     were not run. Raise InputError for a task that the bag does not have, NotRetriableError where
     there is none, or one has not ended."""
-    bag = look(folder / "journal").bags.get(number)
+    bag = read_state(folder / "journal").bags.get(number)
     if bag is None:
         raise NotRetriableError(
             f"bag '{bag_id}' has not started", fix=f"vgrads bags resume {bag_id} starts it"

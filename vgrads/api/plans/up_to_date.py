@@ -14,13 +14,12 @@ from vgrads.api.plans.inputs import not_there
 from vgrads.execmgr.tasks.file_reader import FileReader, ReadsFiles, RunFilesReader
 from vgrads.execmgr.tasks.folder import results_in
 from vgrads.execmgr.tasks.provenance import (
-    RECORDS,
     CompletedTask,
     FileFingerprint,
     SiblingFiles,
+    append_record,
     can_stand,
     is_same,
-    line_of,
     link_file,
     reads_of,
     recipe_of,
@@ -339,8 +338,7 @@ def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path, files: R
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         _link(old / name, target)
-    with (folder / RECORDS).open("a") as records:
-        records.write(line_of(replace(completed, run=earlier.run)))
+    append_record(folder, replace(completed, run=earlier.run))
 
 
 def _link(source: Path, target: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.files import replacing, write_whole
+from vgrads.kernel.record_file import LINES, RecordFile
 from vgrads.slurm import job_program
 
 _PROGRAM = "job_program.py"
@@ -97,8 +98,8 @@ class JobFolders:
         ``limit``. Raise
         OSError."""
         path = self.folder(submission) / f"signals-{position}"
-        with path.open("a") as file:
-            file.write(" ".join((kind, str(generation), *words)) + "\n")
+        with RecordFile(path, LINES, durable=False) as file:
+            file.append((" ".join((kind, str(generation), *words)) + "\n").encode())
 
 
 def _write(path: Path, body: bytes, mode: int) -> None:

@@ -13,9 +13,10 @@ import struct
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
+
+from vgrads.kernel.record_file import LINES, FixedFraming, Framing, RecordFile, read_json_lines
 
 _INPUTS, _OUTPUTS = "inputs.ndjson", "outputs.bin"
 OUTPUT = np.dtype([("task", "<u4"), ("at", "<u4"), ("size", "<u8"), ("changed_ns", "<u8")])
@@ -30,7 +31,7 @@ class FileRecords:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sent: dict[str, str] | None = None
-        self._files: dict[str, BinaryIO] = {}
+        self._files: dict[str, RecordFile] = {}
 
     def sent(self, name: str, digest: str) -> None:
         """Record that an input was sent."""
@@ -38,7 +39,7 @@ class FileRecords:
             self._sent = dict(_lines(self._folder))
         if self._sent.get(name) != digest:
             self._sent[name] = digest
-            self._append(_INPUTS, f"{json.dumps([name, digest])}\n".encode())
+            self._append(_INPUTS, LINES, f"{json.dumps([name, digest])}\n".encode())
 
     def committed(self, task: int, paths: Iterable[Path]) -> None:
         """Record the outputs of a task, in order."""
@@ -47,13 +48,13 @@ class FileRecords:
             with suppress(OSError):
                 stat = path.lstat()
                 body += _PACKED.pack(task, at, stat.st_size, stat.st_mtime_ns)
-        self._append(_OUTPUTS, body)
+        self._append(_OUTPUTS, FixedFraming(_PACKED.size), body)
 
-    def _append(self, name: str, body: bytes) -> None:
+    def _append(self, name: str, framing: Framing, body: bytes) -> None:
         with suppress(OSError):
             if name not in self._files:
-                self._files[name] = (self._folder / name).open("ab", buffering=0)
-            self._files[name].write(body)
+                self._files[name] = RecordFile(self._folder / name, framing, durable=False)
+            self._files[name].append(body)
 
     def close(self) -> None:
         """Close the files."""
@@ -63,14 +64,11 @@ class FileRecords:
 
 
 def _lines(folder: Path) -> Iterable[tuple[str, str]]:
-    try:
-        lines = (folder / _INPUTS).read_bytes().split(b"\n")
-    except OSError:
-        return
-    for line in lines:
-        with suppress(ValueError):  # a torn line
-            name, digest = json.loads(line)
-            yield name, digest
+    with suppress(OSError):
+        for value in read_json_lines(folder / _INPUTS):
+            match value:
+                case [str(name), str(digest)]:
+                    yield name, digest
 
 
 def sent_inputs(folder: Path) -> dict[str, str]:

@@ -6,7 +6,6 @@ that a task stays the same.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +26,7 @@ from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_whole
+from vgrads.kernel.record_file import LINES, RecordFile
 from vgrads.kernel.units import format_duration
 from vgrads.kernel.user_files import copy_user_file
 from vgrads.kernel.wakeups import wake
@@ -195,18 +195,9 @@ def more_commands(folder: Path, number: int, commands: Iterable[str], durable: b
     path = folder / "bags" / f"{number:04d}" / "given"
     lines = [json.dumps(command) + "\n" for command in commands]
     check_open(folder, number)
-    with (path / OPEN).open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with RecordFile(path / OPEN, LINES, durable=durable, lock="wait") as file:
         check_open(folder, number)  # it may have been closed since
-        size = file.seek(0, os.SEEK_END)
-        try:
-            file.write("".join(lines).encode())
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), size)
-            raise
+        file.append("".join(lines).encode())
     wake(news_pipe(folder))
     return len(lines)
 
@@ -248,8 +239,7 @@ def close_if_silent(folder: Path, number: int, document: BagDocument) -> None:
     path = folder / "bags" / f"{number:04d}" / "given"
     if _silent_s(path) <= silence_s:
         return
-    with (path / OPEN).open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # no commands are added meanwhile
+    with RecordFile(path / OPEN, LINES, lock="wait"):  # no commands are added at that time
         if _silent_s(path) > silence_s and not (path / CLOSED).exists():
             reason = f"its client sent nothing for {format_duration(silence_s)}"
             with suppress(OSError):

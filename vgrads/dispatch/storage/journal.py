@@ -7,13 +7,13 @@ requests of results: all that is left of a segment when it is compacted.
 
 from __future__ import annotations
 
-import os
 import struct
 import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
+from typing import NoReturn
 
 import numpy as np
 
@@ -28,10 +28,20 @@ from vgrads.dispatch.core.snapshot import (
 )
 from vgrads.dispatch.core.state import State
 from vgrads.kernel.errors import InputError, brief
-from vgrads.kernel.files import append_durably, sync_folder, write_whole
+from vgrads.kernel.files import write_whole
+from vgrads.kernel.record_file import (
+    AppendedRecords,
+    Expected,
+    FramedRecord,
+    PackedFraming,
+    RecordFile,
+)
 
-_FRAME = struct.Struct("<4sII")
+_HEAD = struct.Struct("<4sII")  # kind, length, checksum
 _MAGIC, _PACKED = b"vgj3", b"vgj4"
+_GROUPS = PackedFraming(
+    {_MAGIC: _HEAD, _PACKED: _HEAD}, lambda fields: Expected(fields[1], fields[2])
+)
 _EARLIER = b"vgj1", b"vgj2"  # of versions that were never published
 _WORTH = 256  # bytes from which a group is compressed
 _BLOCK = struct.Struct("<II")
@@ -58,9 +68,7 @@ class DispatchJournal:
         self.commit_s = 0.0  # time to write a group to disk: aged mean
         numbers = _numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
-        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
-        self._size = os.lseek(self._file, 0, os.SEEK_END)
-        sync_folder(folder)
+        self._file = self._open_segment(self._number)
 
     def add(self, record: Record) -> None:
         """Add a record to the next group."""
@@ -75,12 +83,12 @@ class DispatchJournal:
         magic = _MAGIC
         if len(body) >= _WORTH and len(packed := zlib.compress(body, 1)) < len(body):
             magic, body = _PACKED, packed
-        return _FRAME.pack(magic, len(body), zlib.crc32(body)) + body
+        return _GROUPS.pack(magic, len(body), zlib.crc32(body), body=body)
 
     def write(self, group: bytes) -> None:
         """Write a group to disk. Raise OSError where that fails, and then none of it is there."""
         begun_s = time.monotonic()
-        self._size = append_durably(self._file, self._size, group, self._durable)
+        self._file.append(group)
         took_s = time.monotonic() - begun_s
         self.commit_s += (took_s - self.commit_s) * (_FRESH if self.commit_s else 1.0)
 
@@ -88,24 +96,23 @@ class DispatchJournal:
     def full(self) -> bool:
         """Return True where the segment is to be closed. Not while records are collected: the state
         contains them already, and a replay would apply them twice after its snapshot."""
-        return self._size >= self._most and not self._group
+        return self._file.size >= self._most and not self._group
 
     def roll(self, state: State) -> Roll:
         """Start a new segment with this state; the returned work must be carried out soon, in any
         thread."""
-        self._number += 1
-        os.close(self._file)
-        self._file = os.open(self._segment(self._number), os.O_WRONLY | os.O_CREAT, 0o600)
-        self._size = 0
-        sync_folder(self.folder)  # data in an unnamed file is lost with its machine
+        following = self._open_segment(self._number + 1)
+        self._file.close()
+        self._number, self._file = self._number + 1, following
         return Roll(self.folder, self._number, pack_snapshot(snapshot_of(state)), self._rolling)
 
     def close(self) -> None:
         """Close for writing."""
-        os.close(self._file)
+        self._file.close()
 
-    def _segment(self, number: int) -> Path:
-        return self.folder / f"seg-{number:06d}.log"
+    def _open_segment(self, number: int) -> RecordFile:
+        path = self.folder / f"seg-{number:06d}.log"
+        return RecordFile(path, _GROUPS, durable=self._durable, mode=0o600)
 
 
 class Roll:
@@ -143,14 +150,9 @@ def compact(folder: Path, number: int) -> None:
     segment.unlink()
 
 
-def look(folder: Path) -> State:
-    """Return the state of a journal that another process may be writing: nothing is changed."""
-    return read_state(folder, mend=False)
-
-
-def read_state(folder: Path, mend: bool = True) -> State:
-    """Return the state of a journal; a group that was being written when its manager died is cut
-    off."""
+def read_state(folder: Path) -> State:
+    """Return the state of a journal, which another process may be writing: nothing is changed. A
+    group that was being written when its manager died is ignored."""
     images = _numbers(folder, "image")
     first = images[-1] if images else 0
     state = State()
@@ -159,7 +161,7 @@ def read_state(folder: Path, mend: bool = True) -> State:
     segments = [number for number in _numbers(folder, "seg") if number >= first]
     for number in segments:
         path = folder / f"seg-{number:06d}.log"
-        for record in read_segment(path, last=number == segments[-1], mend=mend):
+        for record in read_segment(path, last=number == segments[-1]):
             try:
                 apply(state, record)
             except (LookupError, TypeError, ValueError, AttributeError) as error:
@@ -170,59 +172,43 @@ def read_state(folder: Path, mend: bool = True) -> State:
     return state
 
 
-def read_segment(path: Path, last: bool, mend: bool = True) -> Iterator[Record]:
-    """Return the records of a segment; ``last``: its end may be torn, and with ``mend`` is then cut
-    off."""
-    for group in _groups(path, last, mend):
+def read_segment(path: Path, last: bool) -> Iterator[Record]:
+    """Return the records of a segment; ``last``: its end may be torn."""
+    for group in _groups(path, last):
         yield from unpack(group)
 
 
-def _groups(path: Path, last: bool, mend: bool = True) -> Iterator[bytes]:
-    body = path.read_bytes()
-    at = 0
-    while at < len(body):
-        group = _group_at(body, at)
-        if group is None:
-            if body[at : at + len(_MAGIC)] in _EARLIER:
-                raise InputError(EARLIER_JOURNAL, where=str(path), fix=_BEGIN_ANEW)
-            if last and not _goes_on(body, at + 1):
-                if mend:
-                    os.truncate(path, at)
-                return
-            raise InputError(
-                f"is damaged at byte {at}", where=str(path), fix="restore it from a backup"
-            )
-        at, records = group
-        yield records
+def _groups(path: Path, last: bool) -> Iterator[bytes]:
+    end = 0
+    for group in AppendedRecords(path, _GROUPS).more():
+        if group.start > end:
+            _refuse(path, end)
+        end = group.end
+        yield _records_of(group)
+    with path.open("rb") as file:
+        file.seek(end)
+        rest = file.read(len(_MAGIC))
+    if rest in _EARLIER or (rest and not last):
+        _refuse(path, end)
 
 
-def _group_at(body: bytes, at: int) -> tuple[int, bytes] | None:
-    """Return the end of the group that starts here, and its records; None where it is
-    incomplete."""
-    end = at + _FRAME.size
-    if end > len(body):
-        return None
-    magic, length, check = _FRAME.unpack_from(body, at)
-    group = body[end : end + length]
-    if magic not in (_MAGIC, _PACKED) or len(group) < length or zlib.crc32(group) != check:
-        return None
-    return end + length, zlib.decompress(group) if magic == _PACKED else group
+def _refuse(path: Path, at: int) -> NoReturn:
+    with path.open("rb") as file:
+        file.seek(at)
+        if file.read(len(_MAGIC)) in _EARLIER:
+            raise InputError(EARLIER_JOURNAL, where=str(path), fix=_BEGIN_ANEW)
+    raise InputError(f"is damaged at byte {at}", where=str(path), fix="restore it from a backup")
+
+
+def _records_of(group: FramedRecord) -> bytes:
+    return zlib.decompress(group.body) if group.fields[0] == _PACKED else group.body
 
 
 def records_in(group: bytes) -> Iterator[Record]:
     """Return the records of a group from :meth:`DispatchJournal.take`."""
-    whole = _group_at(group, 0)
-    yield from unpack(whole[1] if whole else b"")
-
-
-def _goes_on(body: bytes, at: int) -> bool:
-    """Return True where a complete group follows: each is on disk before the next, so the data
-    before it is not torn."""
-    while (at := body.find(_MAGIC[:-1], at)) >= 0:
-        if _group_at(body, at) is not None:
-            return True
-        at += 1
-    return False
+    if group:
+        kind, body = group[: len(_MAGIC)], group[_HEAD.size :]
+        yield from unpack(zlib.decompress(body) if kind == _PACKED else body)
 
 
 class EndReader:
@@ -231,7 +217,12 @@ class EndReader:
 
     def __init__(self, folder: Path, bag: int) -> None:
         self._folder, self._bag = folder, bag
-        self._number = self._at = self._read_count = 0
+        self._go_to(0)
+
+    def _go_to(self, number: int) -> None:
+        """Go on at the start of a segment."""
+        self._number, self._read_count = number, 0
+        self._segment = AppendedRecords(self._folder / f"seg-{number:06d}.log", _GROUPS)
 
     def more(self) -> Iterator[np.ndarray]:
         """Return the ends since the last call, in arrays of
@@ -242,7 +233,7 @@ class EndReader:
             if number is None:
                 return
             if number != self._number:
-                self._number, self._at, self._read_count = number, 0, 0
+                self._go_to(number)
             whole = (self._folder / f"ends-{number:06d}.bin").exists() or number < later[-1]
             try:
                 yield from self._of_segment()
@@ -251,19 +242,14 @@ class EndReader:
                 whole = True
             if not whole:
                 return
-            self._number, self._at, self._read_count = number + 1, 0, 0
+            self._go_to(number + 1)
 
     def _of_segment(self) -> Iterator[np.ndarray]:
         """Return the ends of the complete groups of the current segment."""
         segments = []
-        with (self._folder / f"seg-{self._number:06d}.log").open("rb") as file:
-            file.seek(self._at)
-            while len(head := file.read(_FRAME.size)) == _FRAME.size:
-                whole = _group_at(head + file.read(_FRAME.unpack(head)[1]), 0)
-                if whole is None:
-                    break
-                self._at += whole[0]
-                segments += [ends for bag, ends in packed_ends(whole[1]) if bag == self._bag]
+        for group in self._segment.more():
+            records = packed_ends(_records_of(group))
+            segments += [ends for bag, ends in records if bag == self._bag]
         if segments:
             ends = np.frombuffer(b"".join(segments), END)
             self._read_count += len(ends)

@@ -8,7 +8,6 @@ off, and damaged blocks are computed again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -17,19 +16,30 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
+from io import UnsupportedOperation
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.files import append_durably, refuse_database
+from vgrads.kernel.files import refuse_database
+from vgrads.kernel.record_file import Expected, PackedFraming, RecordFile
 from vgrads.kernel.units import format_count
 from vgrads.workflows.generated.blocks import BlockGrid
 
-_HEAD = struct.Struct("<4sIII")  # magic, number, bytes, checksum
 _MAGIC = b"vgm1"
 _ABOUT, _RUN, _GOAL = 2**32 - 1, 2**32 - 2, 2**32 - 3
-_PIECE = 1 << 20
+_LONGEST_ABOUT = 1 << 20  # bytes; a longer file without a description is of somebody else
+
+
+def _seed(number: int) -> int:
+    return zlib.crc32(number.to_bytes(4, "little"))
+
+
+_BLOCKS = PackedFraming(
+    {_MAGIC: struct.Struct("<4sIII")},  # kind, number, length, checksum of number and values
+    lambda fields: Expected(fields[2], fields[3], _seed(fields[1])),
+)
 
 
 def joined(values: Sequence[bytes]) -> bytes:
@@ -73,13 +83,13 @@ class MatrixStore:
         it is not a matrix file, or is in use."""
         self.path = path
         refuse_database(path)
-        flags = os.O_RDWR | (os.O_CREAT if about is not None else 0) if write else os.O_RDONLY
+        self._writer: RecordFile | None = None
         try:
-            self._file = os.open(path, flags, 0o666)
             if write:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                mode = None if about is None else 0o666
+                self._writer = RecordFile(path, _BLOCKS, lock="refuse", mode=mode, mend=False)
+            self._file = self._writer.file if self._writer else os.open(path, os.O_RDONLY)
         except BlockingIOError as error:
-            os.close(self._file)
             raise InputError(
                 "is being written by another run",
                 where=str(path),
@@ -88,82 +98,61 @@ class MatrixStore:
         except OSError as error:
             raise InputError(f"cannot be opened: {error.strerror}", where=str(path)) from error
         try:
-            self._open(about, write)
+            self._open(about)
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
-    def _open(self, about: dict[str, Any] | None, write: bool) -> None:
-        self.run, self.count, self._size = "", 0, os.fstat(self._file).st_size
+    def _open(self, about: dict[str, Any] | None) -> None:
+        self.run, self.count = "", 0
         self.goal: dict[str, Any] = {}
-        header = self._record_at(0) if self._size else None
-        if header is None or header[0] != _ABOUT:
-            if not write or about is None or self._is_foreign():
+        header = _BLOCKS.read_at(self._file, 0)
+        if header is None or header.fields[1] != _ABOUT:
+            if self._writer is None or about is None or self._is_foreign():
                 raise InputError(
                     "is not a matrix file, or its beginning is damaged", where=str(self.path)
                 )
-            os.ftruncate(self._file, 0)  # its creation was interrupted
-            os.lseek(self._file, 0, os.SEEK_SET)
-            self._size = append_durably(
-                self._file, 0, self._packed(_ABOUT, json.dumps(about).encode())
-            )
-            header = self._record_at(0)
-        self.about = json.loads(header[1] if header else b"{}")
+            self._writer.cut(0)  # its creation was interrupted
+            self._append(self._packed(_ABOUT, json.dumps(about).encode()))
+            header = _BLOCKS.read_at(self._file, 0)
+        self.about = json.loads(header.body if header else b"{}")
         self.grid = BlockGrid(**self.about["grid"])
         self._at = array("q", [-1]) * self.grid.order.size
-        whole = self._read(_HEAD.size + len(header[1] if header else b""))
-        if write:
-            os.ftruncate(self._file, whole)
-            os.lseek(self._file, whole, os.SEEK_SET)
-            self._size = whole
+        whole = self._read(header.end if header else 0)
+        if self._writer is not None:
+            self._writer.cut(whole)
 
     def _is_foreign(self) -> bool:
         """Return True for a file that is not an interrupted start of a matrix file."""
-        return not _MAGIC.startswith(os.pread(self._file, len(_MAGIC), 0)) or (self._size > _PIECE)
+        first = os.pread(self._file, len(_MAGIC), 0)
+        return not _MAGIC.startswith(first) or os.fstat(self._file).st_size > _LONGEST_ABOUT
 
     def _packed(self, number: int, body: bytes) -> bytes:
-        check = zlib.crc32(body, zlib.crc32(number.to_bytes(4, "little")))
-        return _HEAD.pack(_MAGIC, number, len(body), check) + body
+        checksum = zlib.crc32(body, _seed(number))
+        return _BLOCKS.pack(_MAGIC, number, len(body), checksum, body=body)
 
-    def _record_at(self, at: int) -> tuple[int, bytes] | None:
-        head = os.pread(self._file, _HEAD.size, at)
-        if len(head) < _HEAD.size:
-            return None
-        magic, number, length, check = _HEAD.unpack(head)
-        if magic != _MAGIC or at + _HEAD.size + length > self._size:
-            return None
-        body = os.pread(self._file, length, at + _HEAD.size)
-        if zlib.crc32(body, zlib.crc32(number.to_bytes(4, "little"))) != check:
-            return None
-        return number, body
+    def _append(self, records: bytes) -> int:
+        """Append records; return the offset of the first."""
+        if self._writer is None:
+            raise UnsupportedOperation("is open for reading")
+        start = self._writer.size
+        self._writer.append(records)
+        return start
 
     def _read(self, at: int) -> int:
         """Find all blocks from here on; return the end of the last complete record. Complete
         records after a damaged place count."""
         whole = at
-        while at < self._size:
-            record = self._record_at(at)
-            if record is None:
-                at = self._next_magic(at + 1)
-                continue
-            number, body = record
+        for record in _BLOCKS.scan(self._file, at):
+            number = record.fields[1]
             if number == _RUN:
-                self.run = body.decode()
+                self.run = record.body.decode()
             elif number == _GOAL:
-                self.goal = json.loads(body)
+                self.goal = json.loads(record.body)
             elif number < len(self._at):
-                self._take(number, at)
-            at += _HEAD.size + len(body)
-            whole = at
+                self._take(number, record.start)
+            whole = record.end
         return whole
-
-    def _next_magic(self, at: int) -> int:
-        while at < self._size:
-            offset = os.pread(self._file, _PIECE, at).find(_MAGIC)
-            if offset >= 0:
-                return at + offset
-            at += _PIECE - len(_MAGIC)
-        return self._size
 
     def _take(self, number: int, at: int) -> None:
         self.count += self._at[number] < 0
@@ -186,32 +175,28 @@ class MatrixStore:
     def append(self, blocks: Iterable[tuple[int, bytes]]) -> None:
         """Append blocks in the format of :func:`joined`: they are on disk on return. Raise OSError
         where that fails, and then none of them is."""
-        begins, parts, at = [], [], self._size
-        for number, body in blocks:
-            begins.append((number, at))
-            parts.append(self._packed(number, body))
-            at += len(parts[-1])
-        self._size = append_durably(self._file, self._size, b"".join(parts))
-        for number, begin in begins:
-            self._take(number, begin)
+        records = [(number, self._packed(number, body)) for number, body in blocks]
+        at = self._append(b"".join(record for _, record in records))
+        for number, record in records:
+            self._take(number, at)
+            at += len(record)
 
     def note_run(self, bag: str) -> None:
         """Record the bag that works on it from now on."""
-        self._size = append_durably(self._file, self._size, self._packed(_RUN, bag.encode()))
+        self._append(self._packed(_RUN, bag.encode()))
         self.run = bag
 
     def note_goal(self, goal: dict[str, Any]) -> None:
         """Record the goal of its runs from now on."""
-        body = json.dumps(goal).encode()
-        self._size = append_durably(self._file, self._size, self._packed(_GOAL, body))
+        self._append(self._packed(_GOAL, json.dumps(goal).encode()))
         self.goal = goal
 
     def values(self, block: int) -> list[bytes]:
         """Return the values of a stored block. Raise InputError where it can no longer be read."""
-        record = self._record_at(self._at[block])
+        record = _BLOCKS.read_at(self._file, self._at[block])
         if record is None:
             raise InputError(f"block {block} cannot be read any more", where=str(self.path))
-        return parted(record[1], self.grid.count(block))
+        return parted(record.body, self.grid.count(block))
 
     def cells(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield (row, column, value) of all stored cells, row by row; a stripe of blocks is in
@@ -226,4 +211,7 @@ class MatrixStore:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        if self._writer is None:
+            os.close(self._file)
+        else:
+            self._writer.close()

@@ -7,13 +7,12 @@ it applies, so each is applied once, also where it was dead when the request was
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.record_file import LINES, AppendedRecords, RecordFile
 
 
 class StaleRequestError(InputError):
@@ -23,34 +22,24 @@ class StaleRequestError(InputError):
 def append_request(path: Path, request: dict[str, Any], expected: int | None = None) -> int:
     """Append a request, durably; return its number. ``expected``: how many there must be before.
     Raise StaleRequestError where there are others, OSError where it cannot be stored."""
-    with path.open("ab+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.seek(0)
-        number = file.read().count(b"\n")
+    with RecordFile(path, LINES, lock="wait") as file:
+        number = sum(1 for _ in AppendedRecords(path, LINES).more())
         if expected is not None and number != expected:
             raise StaleRequestError("was changed by somebody else since it was read")
-        size = file.seek(0, os.SEEK_END)
-        try:
-            file.write((json.dumps(request) + "\n").encode())
-            file.flush()
-            os.fsync(file.fileno())
-        except OSError:
-            os.ftruncate(file.fileno(), size)
-            raise
+        file.append(json.dumps(request).encode() + b"\n")
     return number
 
 
 def read_requests(path: Path) -> list[dict[str, Any]]:
     """Return the requests so far; a line that is still being written is not among them. Raise
     InputError for one that cannot be read."""
+    requests: list[dict[str, Any]] = []
     try:
-        lines = path.read_bytes().split(b"\n")[:-1]
+        for line in AppendedRecords(path, LINES).more():
+            requests.append(dict(json.loads(line.body)))
     except FileNotFoundError:
         return []
-    requests = []
-    for count, line in enumerate(lines, 1):
-        try:
-            requests.append(dict(json.loads(line)))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"line {count}: is not a request: {error}", where=str(path)) from error
+    except (ValueError, TypeError) as error:
+        where = f"line {len(requests) + 1}"
+        raise InputError(f"{where}: is not a request: {error}", where=str(path)) from error
     return requests

@@ -27,7 +27,7 @@ from vgrads.api.wiring import all_simulated
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.block_files import is_of_blocks
-from vgrads.dispatch.storage.journal import look
+from vgrads.dispatch.storage.journal import read_state
 from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.status import is_worked_on, read_latest
 from vgrads.kernel.errors import InputError
@@ -182,7 +182,7 @@ def _spent_usd(row: BagEntry) -> float:
 def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:
     """Return True where the matrix contains all blocks that the bag's journal records as done. An
     older copy of the file lacks some."""
-    bag = look(folder / "journal").bags.get(row.number)
+    bag = read_state(folder / "journal").bags.get(row.number)
     with closing(MatrixStore(matrix)) as store:
         status = bag.tasks.status if bag is not None else ()
         return all(kind != DONE or store.has(task) for task, kind in enumerate(status))

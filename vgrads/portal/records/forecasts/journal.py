@@ -1,16 +1,13 @@
 """The file to which issued forecasts are appended before they are stored in the database.
 
 An answer waits for one write of the operating system, not for a disk: what was written survives the
-end of the process, not that of the machine. A line may be torn where the disk was full, so each
-begins with a line break, and lines that cannot be read are skipped.
+end of the process, not that of the machine. Lines that cannot be read are skipped.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +16,7 @@ from typing import Any
 
 from vgrads.api.config import home, make_home
 from vgrads.api.queues.issued import IssuedForecast
+from vgrads.kernel.record_file import LINES, RecordFile, read_json_lines
 from vgrads.portal.records.reader import database_url
 
 Json = dict[str, Any]
@@ -43,28 +41,19 @@ class ForecastJournal:
         """Append documents. Raise OSError where that is not possible."""
         if not documents:
             return
-        lines = "".join(f"\n{json.dumps(document)}\n" for document in documents)
+        lines = "".join(f"{json.dumps(document)}\n" for document in documents)
         with self._open() as file:
-            if os.fstat(file).st_size < _MOST_BYTES:
-                os.write(file, lines.encode())
+            if file.size < _MOST_BYTES:
+                file.append(lines.encode())
 
-    @contextmanager
-    def _open(self) -> Iterator[int]:
+    def _open(self) -> RecordFile:
         """Open the file for appending, under a lock that :meth:`take` waits for."""
-        while True:
-            try:
-                file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            except FileNotFoundError:
-                make_home()
-                self._path.parent.mkdir(mode=0o700, exist_ok=True)
-                continue
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH)
-                if _is_at(file, self._path):
-                    yield file
-                    return
-            finally:
-                os.close(file)
+        try:
+            return _open_locked(self._path, 0o600)
+        except FileNotFoundError:
+            make_home()
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            return _open_locked(self._path, 0o600)
 
     def take(self) -> list[Path]:
         """Move the forecasts aside; return the files that are to be stored and then removed, also
@@ -72,11 +61,8 @@ class ForecastJournal:
         aside = self._path.with_name(f"{self._path.stem}.{secrets.token_hex(4)}.taken")
         with suppress(FileNotFoundError):
             self._path.rename(aside)
-            file = os.open(aside, os.O_RDONLY)
-            try:  # those who had opened it have written, or will open the next one
-                fcntl.flock(file, fcntl.LOCK_EX)
-            finally:
-                os.close(file)
+            with _open_locked(aside):  # who opened it before has written, or will open the next one
+                pass
         return sorted(self._path.parent.glob(f"{self._path.stem}.*.taken"))
 
     @contextmanager
@@ -84,15 +70,12 @@ class ForecastJournal:
         """Hold a file that was moved aside for a block; False where another process or thread has
         stored and removed it."""
         try:
-            file = os.open(path, os.O_RDONLY)
+            file = _open_locked(path)
         except FileNotFoundError:
             yield False
             return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield _is_at(file, path)
-        finally:
-            os.close(file)
+        with file:
+            yield True
 
     @property
     def is_empty(self) -> bool:
@@ -102,18 +85,12 @@ class ForecastJournal:
         )
 
 
-def _is_at(file: int, path: Path) -> bool:
-    try:
-        return os.fstat(file).st_ino == path.stat().st_ino
-    except FileNotFoundError:
-        return False
+def _open_locked(path: Path, mode: int | None = None) -> RecordFile:
+    return RecordFile(path, LINES, durable=False, lock="wait", mode=mode)
 
 
 def read_documents(path: Path) -> Iterator[Json]:
     """Return the documents of a file, without torn lines."""
-    with path.open("rb") as file:
-        for line in file:
-            with suppress(ValueError):
-                document = json.loads(line)
-                if isinstance(document, dict):
-                    yield document
+    for document in read_json_lines(path):
+        if isinstance(document, dict):
+            yield document
