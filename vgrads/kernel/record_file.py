@@ -21,6 +21,7 @@ torn. Programs that are sent to nodes as one file import nothing of ours; they r
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -35,6 +36,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import sync_folder
 
 _PIECE = 1 << 20
+_MOST_MOVED = 100  # times that a file is moved away while its lock is waited for
 Fields = tuple[Any, ...]
 
 
@@ -281,7 +283,7 @@ def _open(path: Path, lock: Literal["none", "wait", "refuse"], mode: int | None)
     """Open a file for appending. One that was moved away while this process waited for its lock is
     not the file of this name any more: then the next one is opened."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (0 if mode is None else os.O_CREAT)
-    while True:
+    for _ in range(_MOST_MOVED):
         file = os.open(path, flags, mode or 0)
         try:
             if lock == "none":
@@ -294,6 +296,7 @@ def _open(path: Path, lock: Literal["none", "wait", "refuse"], mode: int | None)
             os.close(file)
             raise
         os.close(file)
+    raise OSError(errno.ESTALE, "is replaced each time that it is opened", str(path))
 
 
 class AppendedRecords:
