@@ -11,7 +11,7 @@ from vgrads.portal.web.form_numbers import read_probability, read_usd
 _Text = Annotated[str, Field(max_length=100)]
 
 
-class GoalFields(BaseModel):
+class GoalPatch(BaseModel):
     """The fields of a change over REST; None: as before."""
 
     model_config = ConfigDict(extra="forbid")

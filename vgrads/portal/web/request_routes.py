@@ -17,7 +17,7 @@ from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers
-from vgrads.portal.web.goal_fields import GoalFields
+from vgrads.portal.web.goal_fields import GoalPatch
 from vgrads.portal.web.guard import IfMatch, Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 _Site = Annotated[str, Field(max_length=200)]
 
 
-class RequestPatch(GoalFields):
+class RequestPatch(GoalPatch):
     """What changes of a run's request. ``deadline``: a time from now, or an instant with its zone;
     ``at_least``: a number of workflows, or a share as ``90%``; ``drop_sites``: where no more slots
     are requested, ``add_sites``: where they are again."""

@@ -14,7 +14,7 @@ from vgrads.dispatch.storage.goal_requests import goal_requests
 from vgrads.portal.records.reading.bags import BagEntry
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
-from vgrads.portal.web.goal_fields import GoalFields
+from vgrads.portal.web.goal_fields import GoalPatch
 from vgrads.portal.web.guard import IfMatch, Submitter
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
@@ -22,7 +22,7 @@ from vgrads.portal.web.service import Service
 _TAG = re.compile(r'"goal-(\d{1,9})"')
 
 
-class BagGoalPatch(GoalFields):
+class BagGoalPatch(GoalPatch):
     """What changes of a bag's goal. ``deadline``: a time from now, or an instant with its zone;
     ``at_least``: a number of tasks, or a share as ``90%``."""
 
