@@ -42,6 +42,8 @@ lint: .venv/developed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/ast-grep scan --error=unused-suppression
+	$(BIN)/ast-grep test
 	$(BIN)/python -m scripts.interfaces --check
 
 # commands, functions, the client's methods and docs/reference.md, from vgrads/operations

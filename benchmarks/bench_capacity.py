@@ -172,7 +172,7 @@ def _bag(folder: Path, link: Link, tasks: int) -> None:
     (source / "in").mkdir(parents=True)
     for n in range(tasks):
         (source / "in" / f"{n}.dat").write_bytes(
-            f"{n:20}".encode() + os.urandom(link.in_kb * 1000 - 20)
+            f"{n:020}".encode() + os.urandom(link.in_kb * 1000 - 20)
         )
     command, more = f"sleep {_TASK_S}", ""
     if link.out_kb:

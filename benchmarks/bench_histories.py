@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.traces.dialects import DIALECTS  # noqa: E402 of this checkout
 from vgrads.kernel.streams import stream  # noqa: E402 of this checkout
+from vgrads.kernel.text_table import build_table, table_lines  # noqa: E402 of this checkout
 from vgrads.traces.records import JobLog  # noqa: E402 of this checkout
 
 READ = """
@@ -86,10 +87,12 @@ def main() -> None:
                     seconds = None if checkout is None else read_once(checkout.resolve(), path)
                     if seconds is not None:
                         results[name] = min(seconds, results.get(name, seconds))
+    rows = []
     for name, seconds in now.items():
-        ratio = f"{seconds / now[REFERENCE]:5.2f} x sacct"
-        earlier = f"{seconds / before[name]:5.2f} x before" if name in before else "new"
-        print(f"{name:<26} {seconds:6.2f} s {ratio}  {earlier if chosen.before else ''}")
+        earlier = f"{seconds / before[name]:.2f}" if name in before else "new"
+        ratios = (f"{seconds / now[REFERENCE]:.2f}", earlier if chosen.before else "")
+        rows.append((name, f"{seconds:.2f}", *ratios))
+    print("\n".join(table_lines(build_table(("dialect", "s", "÷ sacct", "÷ before"), rows), 100)))
 
 
 if __name__ == "__main__":

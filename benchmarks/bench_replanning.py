@@ -23,6 +23,7 @@ from vgrads.api.plans.set_files import load_set
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.execmgr.core.states import RunState
+from vgrads.kernel.text_table import pad
 from vgrads.vgrid.catalog import load_catalog
 
 
@@ -77,7 +78,7 @@ def main() -> None:
             outcomes = run_all(planned, options.runs, Path(folder), replan)
             retained = sum(outcome.kept for outcome in outcomes) / options.runs
             usd = sum(money_usd(o.execution, o.state) for o in outcomes) / options.runs
-            print(f"{name:14} kept {retained:.2f} of {options.runs} runs, for ${usd:.2f}")
+            print(f"{pad(name, 14)} kept {retained:.2f} of {options.runs} runs, for ${usd:.2f}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 from tests.services.slurm import slurm_service
+from vgrads.kernel.text_table import pad
 
 _SITES = """
 [[site]]
@@ -99,7 +100,7 @@ def main() -> None:
                     seconds[name].append(measure(place))
     for name, of_name in seconds.items():
         low, high = min(of_name), max(of_name)
-        print(f"{name:16} {median(of_name):.2f} s median of {runs}, {low:.2f} to {high:.2f}")
+        print(f"{pad(name, 16)} {median(of_name):.2f} s median of {runs}, {low:.2f} to {high:.2f}")
     print(f"ratio {median(seconds['our agent']) / median(seconds['a step of Slurm']):.2f}")
 
 

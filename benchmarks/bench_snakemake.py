@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tests.services.slurm import slurm_service
 from tests.snakemake.snakemakes import SNAKEMAKE
+from vgrads.kernel.text_table import build_table, table_lines
 
 _CPUS = 8
 _SITES = """
@@ -51,19 +52,16 @@ _RUN = (
     "run:\n        import time\n        with open(output[0], 'w') as out:\n            "
     "print(time.time(), file=out); time.sleep({seconds}); print(time.time(), file=out)"
 )
+_HEAD = ("way", "jobs", "floor", "window", "ratio", "command", "CPU s/job")
 
 
 def main() -> None:
-    """Print a row each."""
+    """Print a table of the ways."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (("jobs", 200), ("seconds", 2), ("peer-jobs", 16), ("respawn", 16)):
         parser.add_argument(f"--{name}", type=int, default=default)
     requested = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, _Surrounded(Path(folder) / "slurm"):
-        print(
-            f"{'way':34} {'jobs':>5} {'floor':>7} {'window':>8} {'ratio':>6} "
-            f"{'command':>8} {'CPU s/job':>9}"
-        )
         here = Path(folder)
         vgrads = [
             "--executor",
@@ -75,22 +73,19 @@ def main() -> None:
             "--vgrads-deadline",
             "30m",
         ]
-        _row(
-            "snakemake --cores 8",
-            here / "local",
-            requested.jobs,
-            requested.seconds,
-            ["--cores", "8"],
-        )
-        _row("--executor vgrads", here / "vgrads", requested.jobs, requested.seconds, vgrads)
-        _row(
-            "--executor vgrads, rules in Python",
-            here / "respawn",
-            requested.respawn,
-            requested.seconds,
-            vgrads,
-            _RUN,
-        )
+        local = ["--cores", "8"]
+        rows = [
+            _row("snakemake --cores 8", here / "local", requested.jobs, requested.seconds, local),
+            _row("--executor vgrads", here / "vgrads", requested.jobs, requested.seconds, vgrads),
+            _row(
+                "--executor vgrads, rules in Python",
+                here / "respawn",
+                requested.respawn,
+                requested.seconds,
+                vgrads,
+                _RUN,
+            ),
+        ]
         if _has_slurm_plugin():
             slurm = [
                 "--executor",
@@ -101,9 +96,19 @@ def main() -> None:
                 "slurm_partition=batch",
                 "runtime=5",
             ]
-            _row("--executor slurm", here / "peer", requested.peer_jobs, requested.seconds, slurm)
+            rows.append(
+                _row(
+                    "--executor slurm",
+                    here / "peer",
+                    requested.peer_jobs,
+                    requested.seconds,
+                    slurm,
+                )
+            )
         else:
             print("--executor slurm: its plugin is not installed beside Snakemake")
+        ran = [row for row in rows if row]
+        print("\n".join(table_lines(build_table(_HEAD, ran), 100)))
 
 
 class _Surrounded:
@@ -131,7 +136,8 @@ def _has_slurm_plugin() -> bool:
 
 def _row(
     name: str, folder: Path, jobs: int, seconds: int, options: list[str], kind: str = _SHELL
-) -> None:
+) -> tuple[str, ...]:
+    """Return a row of the table; an empty one where Snakemake failed."""
     folder.mkdir()
     text = _RULES.format(jobs=jobs, seconds=seconds, kind=kind.format(seconds=seconds))
     (folder / "Snakefile").write_text(text)
@@ -150,18 +156,16 @@ def _row(
     )
     command_s = time.monotonic() - began_s
     if done.returncode:
-        print(f"{name:34} failed: {done.stderr[-1500:]}")
-        return
+        print(f"{name} failed: {done.stderr[-1500:]}")
+        return ()
     times = [tuple(map(float, (folder / "out" / str(n)).read_text().split())) for n in range(jobs)]
     window_s = max(end for _, end in times) - min(begin for begin, _ in times)
     floor_s, cpu_s = jobs * seconds / _CPUS, (_busy_s() - busy - idle * command_s) / jobs
-    print(
-        (
-            f"{name:34} {jobs:5} {floor_s:7.1f} {window_s:8.1f} {window_s / floor_s:6.2f} "
-            f"{command_s:8.1f} {cpu_s:9.2f}"
-        ),
-        flush=True,
+    figures = (
+        *(f"{floor_s:.1f}", f"{window_s:.1f}", f"{window_s / floor_s:.2f}"),
+        *(f"{command_s:.1f}", f"{cpu_s:.2f}"),
     )
+    return (name, str(jobs), *figures)
 
 
 def _busy_s() -> float:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.snakemake.snakemakes import HERE, SNAKEMAKE
+from vgrads.kernel.text_table import build_table, table_lines
 
 _RULES = """
 rule all:
@@ -67,8 +68,8 @@ def main() -> None:
                 if number:
                     starts[way].append(start)
                 print(
-                    f"round {number}  {way:26} first {start.first_s:6.2f} s  "
-                    f"command {start.command_s:6.2f} s  CPU {start.cpu_s:6.2f} s",
+                    f"round {number}  {way}  first {start.first_s:.2f} s  "
+                    f"command {start.command_s:.2f} s  CPU {start.cpu_s:.2f} s",
                     flush=True,
                 )
     _report(starts)
@@ -109,7 +110,6 @@ def _children_s() -> float:
 
 
 def _report(starts: dict[str, list[_Start]]) -> None:
-    print(f"\n{'median':26} {'first s':>8} {'+ plain':>8} {'ratio':>6} {'CPU s':>7} {'+ plain':>8}")
     medians = {
         way: (
             statistics.median(start.first_s for start in values),
@@ -118,11 +118,15 @@ def _report(starts: dict[str, list[_Start]]) -> None:
         for way, values in starts.items()
     }
     plain_s, plain_cpu_s = next(iter(medians.values()))
+    rows = []
     for way, (first_s, cpu_s) in medians.items():
-        print(
-            f"{way:26} {first_s:8.2f} {first_s - plain_s:8.2f} {first_s / plain_s:6.2f} "
-            f"{cpu_s:7.2f} {cpu_s - plain_cpu_s:8.2f}"
+        figures = (
+            *(first_s, first_s - plain_s, first_s / plain_s),
+            *(cpu_s, cpu_s - plain_cpu_s),
         )
+        rows.append((way, *(f"{figure:.2f}" for figure in figures)))
+    head = ("median", "first s", "+ plain", "ratio", "CPU s", "+ plain")
+    print("\n" + "\n".join(table_lines(build_table(head, rows), 100)))
 
 
 if __name__ == "__main__":

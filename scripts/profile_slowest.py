@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package 
 from benchmarks.bench_planner import large_set
 from benchmarks.bench_virtual import virtual
 from vgrads.api.config import embedded_data
+from vgrads.kernel.text_table import build_table, table_lines
 from vgrads.planner.make import make_plan
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import forecast_state
@@ -31,9 +32,11 @@ def profile(name: str, work: Callable[[], object]) -> None:
     total = sum(entry[2] for entry in stats.stats.values())
     print(f"\n{name}: {total:.1f} s under the profiler")
     by_own = sorted(stats.stats.items(), key=lambda item: -item[1][2])
+    rows = []
     for (file, _, function), (_, calls, own, _, _) in by_own[:SHOWN]:
         place = Path(file).stem if file != "~" else "built in"
-        print(f"  {own / total:5.0%}  {calls:>9,} × {place}.{function}")
+        rows.append((f"{place}.{function}", f"{calls:,}", f"{own / total:.0%}"))
+    print("\n".join(table_lines(build_table(("function", "calls", "own time"), rows), 100)))
 
 
 def main() -> None:

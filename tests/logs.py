@@ -4,7 +4,14 @@ import numpy as np
 
 from vgrads.kernel.streams import stream
 from vgrads.simulator.replay import Workload, replay_starts
+from vgrads.traces.gwf import read_gwf_lines
+from vgrads.traces.reading_options import DETECTED
 from vgrads.traces.records import JobLog
+
+
+def read_gwf(text, name):
+    """The log of a text in the Grid Workload Format."""
+    return read_gwf_lines(text.split("\n"), name, DETECTED)
 
 
 def make_log(count, seed=0, waits=None, scale=600.0):

@@ -39,7 +39,6 @@ TOGETHER = {
     "tests/house/test_extras.py": "every program is parsed",
     "tests/house/test_house.py": "every program is parsed",
     "tests/house/test_names.py": "every program is parsed",
-    "tests/house/test_one_mechanism.py": "every program is parsed",
     "tests/workloads/test_bag_logs.py": "the simulation of policies is compiled",
     "tests/workloads/test_simulated_bags.py": "the simulation of policies is compiled",
 }

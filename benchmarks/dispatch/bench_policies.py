@@ -20,6 +20,7 @@ from policies_load import measure_load
 from vgrads.policies.ads import LONGEST, MOST
 
 from vgrads.kernel.errors import InputError
+from vgrads.kernel.text_table import pad
 from vgrads.policies.policy import Policy, job_ad, read_policy
 
 FIG3 = """
@@ -47,10 +48,8 @@ def agent(i: int) -> dict[str, Any]:
 def rate(what: str, count: int, begin: float, needed: float = 0) -> None:
     """Prints how many a second, and what is asked for."""
     per_s = count / (time.perf_counter() - begin)
-    print(
-        f"{what:<58} {per_s:>12,.0f}/s" + (f"   (asked: {needed:,.0f})" if needed else ""),
-        flush=True,
-    )
+    aim = f"   (asked: {needed:,.0f})" if needed else ""
+    print(f"{pad(what, 58)} {pad(f'{per_s:,.0f}', 12, right=True)}/s{aim}", flush=True)
 
 
 def verdicts() -> None:
@@ -145,7 +144,8 @@ def cost() -> None:
                 policy.explain("JobRequirements", {}, ad)
                 taken.append(time.perf_counter() - begin)
             slowest = max(slowest, min(taken))
-        print(f"{count:>4} x {piece:<56} {slowest * 1e3:>8.2f} ms   (asked: 5.00)", flush=True)
+        what = pad(f"{count} x {piece}", 63)
+        print(f"{what} {slowest * 1e3:.2f} ms   (asked: 5.00)", flush=True)
 
 
 def longest_taken(piece: str) -> tuple[Policy, int]:

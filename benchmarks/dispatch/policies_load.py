@@ -28,6 +28,7 @@ from vgrads.dispatch.core.records import Record, pack
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.exchange.values import AttemptEnd, Hello, Message
+from vgrads.kernel.text_table import pad
 from vgrads.policies.policy import read_policy
 
 STEP_S = 1e-3
@@ -115,7 +116,7 @@ class Met:
         slowest = max(self.slow, default=0.0) * 1e3
         per_s = self.jobs / len(self.requested_s) * self.rate
         return (
-            f"{what:<58} {self.rate:>8,.0f} requests/s {per_s:>9,.0f} jobs/s   "
+            f"{pad(what, 58)} {self.rate:,.0f} requests/s {per_s:,.0f} jobs/s   "
             f"p50 {p50:.2f} p99 {p99:.2f} worst {worst:.1f} ms; slowest look {slowest:.1f} ms"
         )
 

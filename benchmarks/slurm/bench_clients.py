@@ -39,6 +39,7 @@ from tests.slurm.client_programs import BIN, Clients
 from tests.slurm.installed import InstalledSlurm, installed
 from vgrads.api.slurm.journal import JobJournal
 from vgrads.api.slurm.records import JobRecord
+from vgrads.kernel.text_table import pad
 from vgrads.slurm.job import JobState
 
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -107,7 +108,7 @@ def bench(folder: Path, name: str) -> None:
     ran_s = sum((r.end_s or 0.0) - (r.start_s or 0.0) for r in records)
     floor_s = max(FLOOR_S, wrappers_s / PROCESSORS)
     print(
-        f"  {name:10} {span_s:6.1f} s  {span_s / floor_s:.2f} x {floor_s:.1f} s; "
+        f"  {pad(name, 10)} {span_s:.1f} s  {span_s / floor_s:.2f} x {floor_s:.1f} s; "
         f"{span_s / ran_s * NODES * CORES:.2f} x the time of the jobs in their slots; submitted in "
         f"{max(submits) - min(submits):.1f} s; CPU s: wrappers "
         f"{wrappers_s:.0f}, service {service_s:.0f}, {name} {program_s:.0f}, everything else "

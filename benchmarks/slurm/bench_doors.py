@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.services.fixtures import surrounded
 from tests.services.slurm import slurm_service
 from tests.slurm.installed import InstalledSlurm, installed
+from vgrads.kernel.text_table import pad
 
 NODES, CORES = 2, 4
 JOBS, RUN_S = 200, 2.0
@@ -95,7 +96,8 @@ def bench_pilots(folder: Path) -> None:
     for name, (whole_s, submitted_s) in rows.items():
         ratio = whole_s / FLOOR_S
         print(
-            f"  {name:16} {whole_s:6.1f} s  {ratio:.2f} x floor  submitted in {submitted_s:.1f} s"
+            f"  {pad(name, 16)} {whole_s:.1f} s  {ratio:.2f} x floor  "
+            f"submitted in {submitted_s:.1f} s"
         )
 
 

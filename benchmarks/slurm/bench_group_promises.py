@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 from vgrads_studies.promises.reliability import Bin, compare
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 
 from vgrads.api.slurm.groups import GroupPromises
 from vgrads.api.slurm.table import JobTable
@@ -293,7 +293,7 @@ def main() -> None:
         for name, part in selections(rows).items()
         for b in bins_of(part)
     ]
-    print(text_table(["", "promised", "met", "difference ± 2 s.e.", "groups", "right"], cells))
+    print(markdown_table(["", "promised", "met", "difference ± 2 s.e.", "groups", "right"], cells))
     print(f"no promise (no earlier run): {none} of {len(starts)} groups")
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
+from vgrads.kernel.text_table import pad
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.state_forecast import StateForecast, forecast_state
 from vgrads.qbets.state_predictor import anchors_of
@@ -70,7 +71,7 @@ def main() -> None:
             ours, qbets, chances = differences(log, rows)
             middle, high = np.quantile(ours, [0.5, 0.9])
             print(
-                f"{history_name(path)[:14]:<14} {where}: median {middle:.3f}, nine of ten "
+                f"{pad(history_name(path)[:14], 14)} {where}: median {middle:.3f}, nine of ten "
                 f"{high:.3f}, largest {max(ours):.2f}; nine of ten of QBETS "
                 f"{np.quantile(qbets, 0.9):.3f}; {np.mean(np.array(chances) > 0.05):.1%} of P(T) "
                 "by more than .05",

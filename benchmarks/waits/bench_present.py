@@ -26,6 +26,7 @@ from vgrads.api.queues.histories import AS_QUESTION, learned_forecast
 from vgrads.api.queues.live_queue import present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
+from vgrads.kernel.text_table import pad
 from vgrads.qbets.state_forecast import AnyForecast, make_forecast
 from vgrads.qbets.views import BEST
 from vgrads.traces.history import read_history
@@ -95,7 +96,7 @@ def measure(path: Path, questions: int, seed: int) -> None:
     for name, loss in losses.items():
         shares = "/".join(f"{share:.3f}" for share in np.mean(covered[name], axis=0))
         mean = float(np.mean(loss))
-        print(f"  {name:9} {shares}  pinball {mean:8.0f} s  {mean / full:.3f} × full")
+        print(f"  {pad(name, 9)} {shares}  pinball {mean:.0f} s  {mean / full:.3f} × full")
 
 
 def main() -> None:

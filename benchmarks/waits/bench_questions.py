@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
+from vgrads.kernel.text_table import pad
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
@@ -57,7 +58,7 @@ def measure(path: Path, how: Namespace) -> str:
     errors = [_calibration_error(a[:, 2:].ravel(), happened.ravel()) for a in (ours, qbets)]
     loss = [pinball(wait_s, a[:, 1], 0.95) for a in (ours, qbets)]
     return (
-        f"{history_name(path)[:14]:<14} {len(wait_s):5} | .95: "
+        f"{pad(history_name(path)[:14], 14)} {len(wait_s)} | .95: "
         f"{(wait_s <= ours[:, 1]).mean():.3f} ({(wait_s <= qbets[:, 1]).mean():.3f}) | "
         f".50: {(wait_s <= ours[:, 0]).mean():.3f} | pinball {loss[0] / loss[1]:.3f} | "
         f"Brier {brier[0]:.3f} {brier[0] / brier[1]:.3f} | "

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.kernel.streams import stream
+from vgrads.kernel.text_table import pad
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import freeze_state
@@ -129,7 +130,7 @@ def _line(title: str, chances: np.ndarray, happened: np.ndarray) -> str:
         cells.append(f"{text:.3f}→{share:.3f}{star}")
     brier = float(((chances - happened) ** 2).mean())
     return (
-        f"  {title:<46} {len(happened):4} | {'  '.join(f'{c:<13}' for c in cells)} | Brier "
+        f"  {pad(title, 46)} {len(happened)} | {'  '.join(pad(c, 13) for c in cells)} | Brier "
         f"{brier:.4f}"
     )
 

@@ -8,7 +8,7 @@ ask them. Printed are the jobs that were scored, the shares of waits within the 
 .9 and .95, that of QBETS in the same view at .95, the pinball loss at .95 ÷ that of QBETS, and the
 lowest share of 500 consecutive jobs at .95, the share of weeks in which .90 of the jobs are within
 it, and the groups of jobs that are not covered as they must be
-(:mod:`vgrads.qbets.coverage_groups`); then, for the ended view, the checks of the document, each
+(:mod:`vgrads_studies.waits.coverage`); then, for the ended view, the checks of the document, each
 with the logs that miss it. ``--as known``: questions name the user of their job.
 
 With ``--groups``, a table of all groups by width, queue and requested time follows, at all levels
@@ -33,6 +33,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from vgrads_studies.waits.coverage import (
+    FEWEST_REPORTED,
+    GroupCoverage,
+    GroupReport,
+    group_report,
+)
 
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import HistorySource
@@ -41,13 +47,7 @@ from vgrads.operations.forecasts import ask_bound
 from vgrads.operations.questions import BoundQuestion
 from vgrads.operations.queue_questions import ForecastContext
 from vgrads.qbets.backtest import Trial, backtest, backtest_levels, pinball
-from vgrads.qbets.coverage_groups import (
-    FEWEST,
-    FEWEST_REPORTED,
-    GroupCoverage,
-    GroupReport,
-    group_report,
-)
+from vgrads.qbets.coverage_groups import FEWEST
 from vgrads.qbets.viewed_log import ends_of
 from vgrads.qbets.views import ENDED, FULL, VIEWS
 from vgrads.traces.history import history_name, read_history

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.report_page import figure_of
+from vgrads.kernel.text_table import TextTable, table_lines
 from vgrads.qbets.views import FULL, VIEWS
 from vgrads.traces.history import read_history
 from vgrads.traces.records import JobLog
@@ -95,8 +96,16 @@ def need_files(paths: Sequence[Path]) -> None:
             raise InputError("no such file", where=str(path))
 
 
-def text_table(head: Sequence[str], rows: Rows) -> str:
-    """Return the same as Markdown."""
+_WIDTH = 200  # columns: the widest tables of studies are read in files
+
+
+def print_table(table: TextTable) -> None:
+    """Print a table to stdout."""
+    print("\n".join(table_lines(table, _WIDTH)) + "\n", flush=True)
+
+
+def markdown_table(head: Sequence[str], rows: Rows) -> str:
+    """Return a table as Markdown: the first column is text, the others are figures."""
     lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -107,7 +107,7 @@ def test_the_page_shows_the_new_promise_and_changes_nothing_before_it_is_confirm
     until(lambda: len(client.get(rest).json()["history"]) == 2)
     wrong = client.post(page, data={"budget_usd": "many"}, headers=PAGE)
     assert wrong.status_code == 422
-    assert "&#39;many&#39; is no number" in wrong.text
+    assert "&#39;many&#39; is not a number" in wrong.text
 
 
 def test_the_metric_counts_active_runs_by_state(running):

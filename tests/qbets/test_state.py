@@ -108,7 +108,7 @@ def test_start_estimates_are_those_of_the_simulator(data):
     ]
     free = 8 - sum(procs for procs, _ in running)
     rule(jobs, free, sorted((left, procs) for procs, left in running), 0.0)
-    assert conservative == rule.reserved_s(str(len(queue) - 1))
+    assert conservative == rule._starts[str(len(queue) - 1)]
 
 
 # levels and waits

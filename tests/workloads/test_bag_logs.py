@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
+from tests.logs import read_gwf
 from vgrads.kernel.errors import InputError
-from vgrads.traces.gwf import read_gwf, write_gwf
+from vgrads.traces.gwf import write_gwf
 from vgrads.traces.history import read_history
 from vgrads.traces.swf import read_swf, write_swf
 from vgrads.workloads.answers import policies

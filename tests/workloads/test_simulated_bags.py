@@ -21,11 +21,12 @@ from vgrads_studies.bags.study import (
 )
 
 from tests.examples import examples
+from tests.logs import read_gwf
 from tests.workloads.bag_reference import Manager, earliest_completion
 from vgrads.kernel.errors import InputError
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background
-from vgrads.traces.gwf import read_gwf, write_gwf
+from vgrads.traces.gwf import write_gwf
 from vgrads.traces.swf import read_swf, write_swf
 from vgrads.workloads.architectures import Algorithm, most_at_once, simulate
 from vgrads.workloads.distributions import FAMILIES, Distribution, fit

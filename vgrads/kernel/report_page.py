@@ -1,5 +1,5 @@
-"""The page of a report in one file, in the style of the portal's pages: first its conclusion, then
-its tables and pictures; light and dark."""
+"""Pages that are files of their own. A report, in the style of the portal's pages: first its
+conclusion, then its tables and pictures; light and dark."""
 
 from __future__ import annotations
 
@@ -49,12 +49,18 @@ def report_page(title: str, conclusion: str, body: str) -> str:
     >>> "<h1>a &lt; b?</h1>" in report_page("a < b?", "Yes.", "<p>…</p>")
     True
     """
+    head = f'<h1>{escape(title)}</h1><p class="conclusion">{escape(conclusion)}</p>'
+    return page_frame(title, _STYLE, head + body)
+
+
+def page_frame(title: str, style: str, main: str) -> str:
+    """Return the HTML of a page that is one file, which loads nothing. ``style``: CSS; ``main``:
+    HTML, with the page's scripts."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)} · vgrads</title><style>{_STYLE}</style></head><body><main>"
-        f'<h1>{escape(title)}</h1><p class="conclusion">{escape(conclusion)}</p>{body}'
-        "</main></body></html>"
+        f"<title>{escape(title)} · vgrads</title><style>{style}</style></head>"
+        f"<body><main>{main}</main></body></html>"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Span = tuple[str, str]
@@ -55,6 +55,30 @@ class TextTable:
     rows: tuple[Row, ...]
     title: str = ""
     notes: tuple[str, ...] = ()
+
+
+def build_table(head: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> TextTable:
+    """Return a table of which all columns are always shown: the first is text, the others are
+    figures.
+
+    >>> print("\\n".join(table_lines(build_table(("way", "s"), [("plain", "2.5")]), 80)))
+    way      s
+    ──────────
+    plain  2.5
+    """
+    columns = (Column(name, right=n > 0) for n, name in enumerate(head))
+    return TextTable(tuple(columns), tuple(Row(tuple(cells)) for cells in rows), title)
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """Return a text with spaces up to this width, for lines that are printed one by one as things
+    happen; ``right``: before it.
+
+    >>> pad("2 min", 8, right=True), pad("作業", 5)
+    ('   2 min', '作業 ')
+    """
+    space = " " * (width - display_width(text))
+    return space + text if right else text + space
 
 
 def display_width(text: str) -> int:

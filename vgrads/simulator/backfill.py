@@ -124,10 +124,6 @@ class Conservative:
         self._starts[job.id] = start_s
         _take(profile, start_s, job, job.procs)
 
-    def reserved_s(self, job_id: str) -> float:
-        """Return the latest start of a waiting job; ``inf`` for an unknown one."""
-        return self._starts.get(job_id, float("inf"))
-
 
 def _take(profile: Profile, start_s: float, job: BatchJob, procs: int) -> None:
     """Reserve processors for a job's time; a negative number releases them. A job that never starts

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from vgrads.traces.build import NO_ELIGIBLE, AccountingJob, JobBuilder
-from vgrads.traces.reading_options import DETECTED, ReadingOptions
+from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import BAG_FIELD, bag_column
 
@@ -20,11 +20,6 @@ _CANCELLED = "5"
 _START_HEADER = re.compile(r"^#\s*UnixStartTime:\s*(\d+)")
 _ABSOLUTE_S = 3e8  # no log of several years counts so far from its own start
 _BAG_HEADER = re.compile(rf"^#\s*BagField:\s*{BAG_FIELD}\s*$")
-
-
-def read_gwf(text: str, name: str) -> JobLog:
-    """Parse a whole log, as :func:`read_gwf_lines`."""
-    return read_gwf_lines(text.split("\n"), name, DETECTED)
 
 
 def read_gwf_lines(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
@@ -82,7 +77,7 @@ def _field(fields: list[str], position: int) -> str:
 
 
 def write_gwf(log: JobLog, note: str = "") -> str:
-    """Return the log as GWF text; :func:`read_gwf` returns the same columns."""
+    """Return the log as GWF text; :func:`read_gwf_lines` returns the same columns."""
     head = [f"# Grid: {log.name}", f"# UnixStartTime: {log.unix_start_s:.0f}"]
     head += [f"# BagField: {BAG_FIELD}"] if log.bag is not None else []
     head += [f"# {line}" for line in note.splitlines()]

@@ -29,7 +29,7 @@ from rich.console import Console
 from rich.progress import track
 from vgrads_studies.bags.predictors import PREDICTORS, inaccuracies
 from vgrads_studies.picture import diagrams, picture_file
-from vgrads_studies.report import StudyParser
+from vgrads_studies.report import StudyParser, markdown_table
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.process_pool import process_pool
@@ -245,18 +245,19 @@ def _experiment_tables(cells: Cells, experiment: str) -> Iterable[str]:
         measures.append(("finished", "share of tasks finished when the last bag arrived", 1.0))
     for measure, title, scale in measures:
         yield f"\n**{experiment}: {title}**\n"
-        yield "| |" + "|".join(f" {_label(x)} " for x in xs) + "|\n|---|" + "--:|" * len(xs)
-        counts = (cells[experiment, series[0], x]["tasks"] for x in xs)
-        yield f"| tasks ({PAPERS_TASKS}) |" + "|".join(f" {v:,.0f} " for v in counts) + "|"
-        used = (cells[experiment, series[0], x]["utilisation"] for x in xs)
-        yield f"| utilisation ({series[0]}) |" + "|".join(f" {v:.0%} " for v in used) + "|"
+        first = [cells[experiment, series[0], x] for x in xs]
+        rows = [
+            (f"tasks ({PAPERS_TASKS})", *(f"{cell['tasks']:,.0f}" for cell in first)),
+            (f"utilisation ({series[0]})", *(f"{cell['utilisation']:.0%}" for cell in first)),
+        ]
         for name in series:
             values = (cells[experiment, name, x][measure] / scale for x in xs)
-            yield f"| {name} |" + "|".join(_number(v) for v in values) + "|"
+            rows.append((name, *map(_format_figure, values)))
+        yield markdown_table(("", *map(_label, xs)), rows)
 
 
-def _number(value: float) -> str:
-    return f" {value:.3g} " if value < 1000 else f" {value:,.0f} "
+def _format_figure(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def _label(x: float | str) -> str:
@@ -266,20 +267,14 @@ def _label(x: float | str) -> str:
 def _predictor_table(rows: Sequence[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(r["history"] for r in rows))
     cell = {(r["history"], r["predictor"], r["by"]): r for r in rows}
-    head = (
-        "\n**predictors: mean (median) inaccuracy, per cent**\n\n| predictor, input |"
-        + "|".join(f" {n} " for n in names)
-    )
-    lines = [head + "|\n|---|" + "--:|" * len(names)]
+    lines = []
     for predictor in PREDICTORS:
         for by in ("batch", "user"):
             result = (cell[name, predictor, by] for name in names)
-            lines.append(
-                f"| {predictor}, {by} |"
-                + "|".join(f" {r['mean']:,.0f} ({r['median']:.0f}) " for r in result)
-                + "|"
-            )
-    return "\n".join(lines)
+            shares = (f"{r['mean']:,.0f} ({r['median']:.0f})" for r in result)
+            lines.append((f"{predictor}, {by}", *shares))
+    title = "\n**predictors: mean (median) inaccuracy, per cent**\n\n"
+    return title + markdown_table(("predictor, input", *names), lines)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from vgrads.dispatch.core.slots import source_name
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
+from vgrads.kernel.units import billed_usd
 from vgrads.pool.spot.prior import PRIOR
 from vgrads.pool.spot.survival import STEP_S, LifeTable
 from vgrads.traces.records import JobLog
@@ -154,7 +155,8 @@ def _budget_usd(
     cloud = next((source for source in sources if source.cloud), None)
     if cloud is None or draws.random() >= _BUDGETS:
         return None
-    return _between(draws, 0.4, 2.0) * work_s / cloud.workers / 3600.0 * cloud.price
+    paid_s = _between(draws, 0.4, 2.0) * work_s / cloud.workers
+    return billed_usd(1, paid_s, 0.0, cloud.price)
 
 
 def least_s(sources: Sequence[StudySource], tasks: int, stated_s: float) -> float:

@@ -45,7 +45,7 @@ from vgrads_studies.deadlines.rivals import (
 )
 from vgrads_studies.deadlines.stage import BagStage
 from vgrads_studies.deadlines.timing import PlanningTimes, planning_times
-from vgrads_studies.report import study_parser, text_table
+from vgrads_studies.report import markdown_table, study_parser
 
 KINDS = ("queues", "clouds", "both")
 _RULES: Mapping[str, Callable[[StudyCase], GoalSteering | FixedSteering]] = {
@@ -195,7 +195,7 @@ def main(arguments: Sequence[str]) -> None:
         print(json.dumps(asdict(result), indent=1))
     else:
         for title, head, rows in tables:
-            print(f"{title}\n\n{text_table(head, rows)}\n")
+            print(f"{title}\n\n{markdown_table(head, rows)}\n")
         print("\n".join(verdicts(result)))
     if chosen.report:
         parts = [paragraph(__doc__ or "")]

@@ -16,15 +16,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from vgrads.bags.bag import Axis, BagSpec, Listed, TaskCommands, Template
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.fleet.virtual import VirtualAgents
 from vgrads.exchange.values import AttemptEnd
+from vgrads.kernel.text_table import build_table
+from vgrads_studies.report import print_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,16 +153,14 @@ def bytes_a_agent(agents: int) -> float:
     return reserved / agents
 
 
-def report(console: Console, quick: bool) -> dict[str, Any]:
+def report(quick: bool) -> dict[str, Any]:
     """Simulate and print: grain, agents, tasks; ``quick``: a hundredth of the size."""
     less = 100 if quick else 1
     agents = 256 // (8 if quick else 1)
     result: dict[str, Any] = {"hosts": agents, "grain": []}
-    table = Table(
-        title=f"Efficiency on {agents} agents, messages of 1 ms each way (Falkon: 95 % at 1 s)"
-    )
-    for name in ("task s", "efficiency %", "exchanges", "µs per exchange here", "share of a core"):
-        table.add_column(name, justify="right")
+    title = f"Efficiency on {agents} agents, messages of 1 ms each way (Falkon: 95 % at 1 s)"
+    head = ("task s", "efficiency %", "exchanges", "µs per exchange here", "share of a core")
+    rows = []
     for task_s, waves in ((60.0, 4), (1.0, 20), (0.1, 100), (0.01, 200)):
         share, ran = efficiency(agents, task_s, waves)
         load = ran.wall_s / ran.virtual_s
@@ -174,14 +171,16 @@ def report(console: Console, quick: bool) -> dict[str, Any]:
             "core": load,
         }
         result["grain"].append(row)
-        table.add_row(
-            f"{task_s:g}",
-            f"{100 * share:.2f}",
-            f"{ran.exchanges:,}",
-            f"{ran.exchange_us:.0f}",
-            f"{100 * load:.1f} %",
+        rows.append(
+            (
+                f"{task_s:g}",
+                f"{100 * share:.2f}",
+                f"{ran.exchanges:,}",
+                f"{ran.exchange_us:.0f}",
+                f"{100 * load:.1f} %",
+            )
         )
-    console.print(table)
+    print_table(build_table(head, rows, title))
     many = 54_000 // less
     ran = play_plain(many, many, 480.0)
     result["executors"] = {
@@ -189,7 +188,7 @@ def report(console: Console, quick: bool) -> dict[str, Any]:
         "wall_s": ran.wall_s,
         "bytes": bytes_a_agent(5_400 // less),
     }
-    console.print(
+    print(
         f"{many:,} agents with a task of 480 s each: {ran.wall_s:.1f} s of wall time, all "
         f"done after {ran.virtual_s:.1f} s; "
         f"{result['executors']['bytes']:,.0f} bytes per agent "
@@ -204,7 +203,7 @@ def report(console: Console, quick: bool) -> dict[str, Any]:
         "templated_bytes": bytes_a_task("templated", tasks),
         "distinct_bytes": bytes_a_task("distinct", tasks // 10),
     }
-    console.print(
+    print(
         f"{tasks:,} tasks, all queued, on 64 agents: {ran.wall_s:.1f} s of wall time "
         "(Falkon: 6,720 s); "
         f"{tasks / 10 / ran.tenths_s[0]:,.0f} tasks per second in the first tenth, "

@@ -22,17 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from vgrads.kernel.streams import stream
+from vgrads.kernel.text_table import TextTable, build_table
 from vgrads.pool.acquire import ACQUISITIONS, Pace, acquire
 from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import central_all, coordinated, distributed
 from vgrads.pool.view import NOTHING, PoolDecision, PoolView, together
 from vgrads_studies.falkon.scale import report
 from vgrads_studies.falkon.stage import StageResult, StageSite, simulate
-from vgrads_studies.report import StudyParser
+from vgrads_studies.report import StudyParser, print_table
 
 Stages = tuple[tuple[int, float], ...]
 STAGES: Stages = (
@@ -281,24 +280,23 @@ def _arguments() -> ArgumentParser:
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print, and write the requested files."""
     chosen = _arguments().parse_args(arguments)
-    console = Console(width=200)
     count = 2 if chosen.quick else chosen.phases
     result: dict[str, Any] = {}
     if "stages" in chosen.only:
-        result["stages"] = _stages(console, chosen, count)
+        result["stages"] = _stages(chosen, count)
     if "policies" in chosen.only:
         rows = policies(chosen.cycles[-1], 1 if chosen.quick else min(count, 5), chosen.turn)
-        console.print(_policies_table(rows, chosen.cycles[-1]))
+        print_table(_policies_table(rows, chosen.cycles[-1]))
         result["policies"] = {
             asks: {name: asdict(row) for name, row in kinds.items()} for asks, kinds in rows.items()
         }
     if "scale" in chosen.only:
-        result["scale"] = report(console, chosen.quick)
+        result["scale"] = report(chosen.quick)
     if chosen.out:
         chosen.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
+def _stages(chosen: Namespace, count: int) -> dict[str, Any]:
     result = {}
     kinds = [drawn_stages(seed) for seed in range(chosen.drawn)] or [STAGES]
     for cycle_s in chosen.cycles:
@@ -318,41 +316,36 @@ def _stages(console: Console, chosen: Namespace, count: int) -> dict[str, Any]:
             for name, decider in settings(chosen.patience).items()
         }
         result[f"{cycle_s:g}"] = rows
-        console.print(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
+        print_table(_table(rows, cycle_s, {} if chosen.drawn else PAPER))
     return result
 
 
-def _policies_table(rows: dict[str, dict[str, EfficiencyRow]], cycle_s: float) -> Table:
-    table = Table(
-        title=(
-            f"Acquisition and release policies, cycle of {cycle_s:g} s: s to complete / "
-            "utilisation % / allocations"
-        )
+def _policies_table(rows: dict[str, dict[str, EfficiencyRow]], cycle_s: float) -> TextTable:
+    title = (
+        f"Acquisition and release policies, cycle of {cycle_s:g} s: s to complete / "
+        "utilisation % / allocations"
     )
-    table.add_column("asks")
-    for name in releases():
-        table.add_column(name, justify="right")
-    for asks, kinds in rows.items():
-        table.add_row(
+    lines = [
+        (
             asks,
             *(
                 f"{r.complete_s:.0f} / {r.utilisation:.0f} / {r.allocations:.0f}"
                 for r in kinds.values()
             ),
         )
-    return table
+        for asks, kinds in rows.items()
+    ]
+    return build_table(("asks", *releases()), lines, title)
 
 
 def _table(
     rows: dict[str, dict[str, tuple[float, float, float]]],
     cycle_s: float,
     paper: dict[str, EfficiencyRow],
-) -> Table:
-    table = Table(
-        title=f"18 stages, cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
-    )
-    table.add_column("setting")
-    names = (
+) -> TextTable:
+    title = f"18 stages, cycle of {cycle_s:g} s: mean (5–95 % over phases), paper below"
+    head = (
+        "setting",
         "queue s",
         "execution s",
         "share %",
@@ -362,12 +355,10 @@ def _table(
         "allocations",
         "wasted CPU s",
     )
-    for name in names:
-        table.add_column(name, justify="right")
+    lines = []
     for name, row in rows.items():
-        table.add_row(
-            name, *(f"{mean:.1f} ({low:.0f}–{high:.0f})" for mean, low, high in row.values())
-        )
+        cells = (f"{mean:.1f} ({low:.0f}–{high:.0f})" for mean, low, high in row.values())
+        lines.append((name, *cells))
         if name in paper:
-            table.add_row("  paper", *(f"{value:g}" for value in asdict(paper[name]).values()))
-    return table
+            lines.append(("paper", *(f"{value:g}" for value in asdict(paper[name]).values())))
+    return build_table(head, lines, title)

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
+from vgrads.kernel.text_table import TextTable, build_table
 from vgrads_studies.gridbot import order
 from vgrads_studies.gridbot import replicas as copies
 from vgrads_studies.gridbot.fleet import play_fleet
 from vgrads_studies.picture import diagrams, picture_file
-from vgrads_studies.report import StudyParser
+from vgrads_studies.report import StudyParser, print_table
 
-StudyPart = tuple[Table, Any]
+StudyPart = tuple[TextTable, Any]
 BAGS, JOBS_OF_A_BAG = 50, 1200
 RESTRICTIVE = "restrictive, restrictive"
 
@@ -39,18 +38,11 @@ def interval(values: Iterable[float], digits: int = 2) -> str:
     return f"{result.mean():.{digits}f} ± {half:.{digits}f}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title)
-    for n, name in enumerate(columns):
-        table.add_column(name, justify="left" if n == 0 else "right")
-    return table
-
-
 def replication(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print the table of collaborative grids."""
     result = copies.table(seeds, scale)
-    table = _table(
-        f"30,000 jobs × {scale:g}, {len(seeds)} seeds (published)",
+    title = f"30,000 jobs × {scale:g}, {len(seeds)} seeds (published)"
+    head = (
         "replication, scheduling",
         "replicas %",
         "waste %",
@@ -59,6 +51,7 @@ def replication(seeds: Sequence[int], scale: float) -> StudyPart:
         "hours",
         "relative to restrictive",
     )
+    rows: list[Sequence[str]] = []
     base = [item.hours for item in result[RESTRICTIVE]]
     for row in copies.rows(scale):
         ran = result[row.name]
@@ -70,38 +63,48 @@ def replication(seeds: Sequence[int], scale: float) -> StudyPart:
             for at, printed in zip((0, 1, 4), row.printed, strict=True):
                 texts[at] += f" ({printed:g})"
         ratio = interval((item.hours / b for item, b in zip(ran, base, strict=True)), 3)
-        table.add_row(row.name, *texts, ratio)
-    return table, {name: [asdict(item) for item in ran] for name, ran in result.items()}
+        rows.append(
+            (
+                row.name,
+                *texts,
+                ratio,
+            )
+        )
+    payload = {name: [asdict(item) for item in ran] for name, ran in result.items()}
+    return build_table(head, rows, title), payload
 
 
 def ranks(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print Figure 7."""
     jobs = max(12, round(JOBS_OF_A_BAG * scale))
-    table = _table(
-        f"Bags of {jobs} jobs of 3 min, Rank from 1 to the number of bags",
+    title = f"Bags of {jobs} jobs of 3 min, Rank from 1 to the number of bags"
+    head = (
         "bags",
         "started in order %",
         "first bag h",
         "from end to end, min",
     )
+    rows: list[Sequence[str]] = []
     payload = {}
     for bags in (10, BAGS):
         ran = [order.order(bags, jobs, seed, scale) for seed in seeds]
         payload[bags] = [asdict(order_statistics) for order_statistics in ran]
-        table.add_row(
-            str(bags),
-            interval(order_statistics.in_order for order_statistics in ran),
-            interval(order_statistics.hours[0] for order_statistics in ran),
-            interval(60.0 * order_statistics.gap_hours for order_statistics in ran),
+        rows.append(
+            (
+                str(bags),
+                interval(order_statistics.in_order for order_statistics in ran),
+                interval(order_statistics.hours[0] for order_statistics in ran),
+                interval(60.0 * order_statistics.gap_hours for order_statistics in ran),
+            )
         )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 def holes(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print the results of black holes, by task length."""
     agents = max(20, round(1000 * scale))
-    table = _table(
-        f"One of 20 of {agents} nodes is a black hole",
+    title = f"One of 20 of {agents} nodes is a black hole"
+    head = (
         "task run time s",
         "attempts until quarantined",
         "failed attempts %",
@@ -110,27 +113,30 @@ def holes(seeds: Sequence[int], scale: float) -> StudyPart:
         "repaired, back after s",
         "healthy nodes quarantined",
     )
+    rows: list[Sequence[str]] = []
     payload = {}
     for task_s in (10.0, 30.0, 60.0, 180.0):
         ran = [order.black_holes(agents, seed, task_s, 1.0) for seed in seeds]
         payload[task_s] = [asdict(holes) for holes in ran]
-        table.add_row(
-            f"{task_s:g}",
-            str(max(holes.first for holes in ran)),
-            interval(holes.share for holes in ran),
-            interval((holes.time_share for holes in ran), 3),
-            interval(holes.throughput for holes in ran),
-            f"{max(one.back_s for one in ran):.0f}",
-            str(sum(holes.healthy for holes in ran)),
+        rows.append(
+            (
+                f"{task_s:g}",
+                str(max(holes.first for holes in ran)),
+                interval(holes.share for holes in ran),
+                interval((holes.time_share for holes in ran), 3),
+                interval(holes.throughput for holes in ran),
+                f"{max(one.back_s for one in ran):.0f}",
+                str(sum(holes.healthy for holes in ran)),
+            )
         )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 def long_ones(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print the results of long healthy tasks and stragglers with learned replicas."""
     agents = max(20, round(1000 * scale))
-    table = _table(
-        f"Long tasks on {agents} nodes",
+    title = f"Long tasks on {agents} nodes"
+    head = (
         "tasks",
         "wrongly abandoned",
         "long tasks replicated %",
@@ -138,79 +144,90 @@ def long_ones(seeds: Sequence[int], scale: float) -> StudyPart:
         "95 % replicated within, of p95",
         "in 2 × p95",
     )
+    rows: list[Sequence[str]] = []
     payload = {}
     for kind in ("bimodal", "stragglers"):
         ran = [order.long_tasks(agents, seed, kind) for seed in seeds]
         payload[kind] = [asdict(item) for item in ran]
         with_some = [item.late_s / item.p95_s for item in ran if item.straggling]
-        table.add_row(
-            kind,
-            str(sum(item.aborted for item in ran)),
-            interval(item.copied for item in ran),
-            str(sum(item.straggling for item in ran)),
-            interval(with_some) if with_some else "–",
-            f"{sum(late <= 2 for late in with_some)} of {len(with_some)}",
+        rows.append(
+            (
+                kind,
+                str(sum(item.aborted for item in ran)),
+                interval(item.copied for item in ran),
+                str(sum(item.straggling for item in ran)),
+                interval(with_some) if with_some else "–",
+                f"{sum(late <= 2 for late in with_some)} of {len(with_some)}",
+            )
         )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 def fair(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print the results of owners with weights."""
     agents = max(50, round(2000 * scale))
-    table = _table(
-        f"Owners with work all the time, {agents} nodes: largest deviation in any 10 min, %",
+    title = f"Owners with work all the time, {agents} nodes: largest deviation in any 10 min, %"
+    head = (
         "weights",
         "task length",
         "mean",
         "worst case",
     )
+    rows: list[Sequence[str]] = []
     payload = {}
     for weights in ((1, 1), (1, 2, 3, 4), (1, 9)):
         for stated in (True, False):
             ran = [order.shares(weights, agents, seed, stated) for seed in seeds]
             payload[f"{weights} {stated}"] = ran
-            table.add_row(
-                " : ".join(map(str, weights)),
-                "stated" if stated else "learned",
-                interval(ran),
-                f"{max(ran):.2f}",
+            rows.append(
+                (
+                    " : ".join(map(str, weights)),
+                    "stated" if stated else "learned",
+                    interval(ran),
+                    f"{max(ran):.2f}",
+                )
             )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 def tails(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print Figure 8."""
     scale = min(1.0, 2 * scale)
-    table = _table(
-        (
-            f"Five bags of {1200 * scale:.0f} jobs of 3 min, B5 first: minutes until done / "
-            "from 90 % on"
-        ),
-        *["policies", *(name for name, _ in copies.five())],
+    title = (
+        f"Five bags of {1200 * scale:.0f} jobs of 3 min, B5 first: minutes until done / "
+        "from 90 % on"
     )
+    head = ("policies", *(name for name, _ in copies.five()))
+    rows: list[Sequence[str]] = []
     payload = {}
     for learned in (False, True):
         ran = np.array([copies.play_five(learned, seed, scale) for seed in seeds])
         name = "learned" if learned else "as printed"
         payload[name] = ran.tolist()
         mean = ran.mean(axis=0)
-        table.add_row(name, *(f"{done:.0f} / {tail:.0f}" for done, tail in mean))
-    return table, payload
+        rows.append(
+            (
+                name,
+                *(f"{done:.0f} / {tail:.0f}" for done, tail in mean),
+            )
+        )
+    return build_table(head, rows, title), payload
 
 
 def community(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print Figure 9, with the policies in place of R4."""
     scale *= 0.3
     seeds = seeds[: max(1, len(seeds) // 2)]
-    table = _table(
-        (
-            f"Four bags of {30_000 * scale:.0f} jobs with a community grid, {len(seeds)} "
-            "seeds, R4 first: hours, replicas / waste % (published)"
-        ),
+    title = (
+        f"Four bags of {30_000 * scale:.0f} jobs with a community grid, {len(seeds)} "
+        "seeds, R4 first: hours, replicas / waste % (published)"
+    )
+    head = (
         "R4 replaced by",
         *(f"{name} ({replicas}/{waste})" for name, _, (replicas, waste) in copies.four(scale)),
         "R4 at the threshold = 1",
     )
+    rows: list[Sequence[str]] = []
     payload: dict[str, Any] = {}
     for last in ("2000", "4000", "learned"):
         ran = [copies.play_four(last, seed, scale) for seed in seeds]
@@ -224,53 +241,67 @@ def community(seeds: Sequence[int], scale: float) -> StudyPart:
             for n in range(4)
         ]
         base = [four[3]["hours"] for four in payload["2000"]]
-        table.add_row(
-            last, *cells, interval(four[3].hours / b for four, b in zip(ran, base, strict=True))
+        rows.append(
+            (
+                last,
+                *cells,
+                interval(four[3].hours / b for four, b in zip(ran, base, strict=True)),
+            )
         )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 def naive(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print Figure 5."""
     scale *= 0.5
-    table = _table(
-        f"{30_000 * scale:.0f} jobs over all grids: hours (published: naive 280, policies 8)",
+    title = f"{30_000 * scale:.0f} jobs over all grids: hours (published: naive 280, policies 8)"
+    head = (
         "dispatch",
         "hours",
         "ratio naive / policies",
     )
+    rows: list[Sequence[str]] = []
     result = {
         kind: [copies.play_naive(kind, seed, scale) for seed in seeds]
         for kind in ("naive", "restrictive", "learned")
     }
     for kind, hours in result.items():
         times = interval((n / h for n, h in zip(result["naive"], hours, strict=True)), 1)
-        table.add_row(kind, interval(hours, 1), times)
-    return table, result
+        rows.append(
+            (
+                kind,
+                interval(hours, 1),
+                times,
+            )
+        )
+    return build_table(head, rows, title), result
 
 
 def fleet(seeds: Sequence[int], scale: float) -> StudyPart:
     """Print the nodes that the overlay constructor requests."""
-    table = _table(
-        "Nodes requested by the overlay constructor",
+    title = "Nodes requested by the overlay constructor"
+    head = (
         "nodes announce departure",
         "nodes at once",
         "idle % of node time",
         "surplus nodes in the tail, longest s",
         "hours",
     )
+    rows: list[Sequence[str]] = []
     payload = {}
     for vanish in (False, True):
         ran = [play_fleet(seed, scale / 2, vanish) for seed in seeds[: max(1, len(seeds) // 2)]]
         payload["vanish" if vanish else "stay"] = [asdict(fleeted) for fleeted in ran]
-        table.add_row(
-            "vanish" if vanish else "stay",
-            interval((fleeted.most for fleeted in ran), 0),
-            interval(fleeted.idle for fleeted in ran),
-            interval((fleeted.beyond_s for fleeted in ran), 0),
-            interval(fleeted.hours for fleeted in ran),
+        rows.append(
+            (
+                "vanish" if vanish else "stay",
+                interval((fleeted.most for fleeted in ran), 0),
+                interval(fleeted.idle for fleeted in ran),
+                interval((fleeted.beyond_s for fleeted in ran), 0),
+                interval(fleeted.hours for fleeted in ran),
+            )
         )
-    return table, payload
+    return build_table(head, rows, title), payload
 
 
 PARTS: dict[str, Callable[[Sequence[int], float], StudyPart]] = {
@@ -318,12 +349,11 @@ def _arguments() -> ArgumentParser:
 def main(arguments: Sequence[str]) -> None:
     """Simulate, print, and write the requested files."""
     chosen: Namespace = _arguments().parse_args(arguments)
-    console = Console(width=200)
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     result: dict[str, Any] = {}
     for name in chosen.only:
         table, result[name] = PARTS[name](seeds, chosen.scale)
-        console.print(table)
+        print_table(table)
     if chosen.picture:
         draw(seeds, chosen.scale, chosen.picture)
     if chosen.out:

@@ -26,7 +26,7 @@ from vgrads_studies.pools.loads import KINDS, PATTERNS, Load, other, pattern, po
 from vgrads_studies.pools.printed import PRINTED
 from vgrads_studies.pools.stage import simulate
 from vgrads_studies.pools.steady import constant, schedule
-from vgrads_studies.report import Rows, as_json, study_parser, text_table
+from vgrads_studies.report import Rows, as_json, markdown_table, study_parser
 
 THESIS = ("d1", "d2", "d3", "d4", "d5", "d6", "d7")
 RIVALS = tuple(name for name in SIZINGS if name != "d8")
@@ -362,7 +362,7 @@ def main(arguments: Sequence[str]) -> None:
         )
     else:
         for table in study_tables:
-            print(f"\n{table.title}\n\n{text_table(table.head, table.rows)}\n\n{table.verdict}")
+            print(f"\n{table.title}\n\n{markdown_table(table.head, table.rows)}\n\n{table.verdict}")
     if chosen.report:
         parts = [
             part

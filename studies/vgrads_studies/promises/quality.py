@@ -34,7 +34,7 @@ from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 from vgrads_studies.picture import diagrams, picture_file
 from vgrads_studies.promises.replication import lead
-from vgrads_studies.report import StudyParser
+from vgrads_studies.report import StudyParser, markdown_table
 
 POLICIES = {
     "paper": Options(probability="paper"),
@@ -198,14 +198,12 @@ def study(count: int, recorded: Sequence[Workflow]) -> list[PlanScore]:
 def table(scores: Sequence[PlanScore]) -> str:
     """Return means by tightness and policy, and how often ours was below."""
     ours = {s.instance: s for s in scores if s.policy == "vgrads"}
-    lines = [
-        (
-            "| deadline / critical path | policy | instances | mean probability | ≥ .95 | ours "
-            "lower by > 2 s.e. (and below .95) | ours higher by > 2 s.e. | mean cost (USD) | "
-            "mean seconds |"
-        ),
-        "| --: | --- | --: | --: | --: | --: | --: | --: | --: |",
-    ]
+    head = (
+        *("deadline / critical path", "policy", "instances", "mean probability", "≥ .95"),
+        "ours lower by > 2 s.e. (and below .95)",
+        *("ours higher by > 2 s.e.", "mean cost (USD)", "mean seconds"),
+    )
+    cells = []
     for tightness in TIGHTNESS:
         for policy in POLICIES:
             rows = [s for s in scores if (s.tightness, s.policy) == (tightness, policy)]
@@ -216,16 +214,20 @@ def table(scores: Sequence[PlanScore]) -> str:
                 g < -2 and ours[s.instance].probability < 0.95
                 for g, s in zip(gaps, rows, strict=True)
             ]
-            lines.append(
-                f"| {tightness} | {policy} | {len(rows)} | "
-                f"{np.mean([s.probability for s in rows]):.3f} | "
-                f"{np.mean([s.probability >= 0.95 for s in rows]):.0%} | "
-                f"{sum(g < -2 for g in gaps)} ({sum(short)}) | {sum(g > 2 for g in gaps)} "
-                "| "
-                f"{np.mean([s.cost_usd for s in rows]):.2f} | "
-                f"{np.mean([s.seconds for s in rows]):.3f} |"
+            cells.append(
+                (
+                    f"{tightness}",
+                    policy,
+                    f"{len(rows)}",
+                    f"{np.mean([s.probability for s in rows]):.3f}",
+                    f"{np.mean([s.probability >= 0.95 for s in rows]):.0%}",
+                    f"{sum(g < -2 for g in gaps)} ({sum(short)})",
+                    f"{sum(g > 2 for g in gaps)}",
+                    f"{np.mean([s.cost_usd for s in rows]):.2f}",
+                    f"{np.mean([s.seconds for s in rows]):.3f}",
+                )
             )
-    return "\n".join(lines)
+    return markdown_table(head, cells)
 
 
 def _gap(value: float, other: float) -> float:

@@ -41,7 +41,7 @@ from vgrads_studies.promises.reliability import (
     conclusion,
     reliability,
 )
-from vgrads_studies.report import as_json, picture, read_enough, text_table
+from vgrads_studies.report import as_json, markdown_table, picture, read_enough
 
 FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 QBETS = Settings(method="qbets")
@@ -236,7 +236,7 @@ def as_text(results: Sequence[LogResult]) -> str:
     parts = [
         f"\n{result.log}\n"
         + "\n".join(sentences(result, common))
-        + f"\n\n{text_table(HEAD, lines(result))}"
+        + f"\n\n{markdown_table(HEAD, lines(result))}"
         for result, common in _each(results)
     ]
     return "\n".join(parts)

@@ -36,7 +36,7 @@ from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
 from vgrads_studies.picture import diagrams, picture_file
-from vgrads_studies.report import StudyParser
+from vgrads_studies.report import StudyParser, markdown_table
 
 LEVELS = (0.4, 0.6, 0.7, 0.8)
 INCREMENTS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -124,17 +124,16 @@ def study(workflow: Workflow, trials: int, rule: str = "paper") -> list[TrialCel
 
 def table(cells: Sequence[TrialCell]) -> str:
     """Return success rates and median factors as a Markdown table."""
-    lines = [
-        "| slotAcqProb | slotUpProb | increment | success rate | median factor | 90 % factor |",
-        "| --: | --: | --: | --: | --: | --: |",
-    ]
+    head = (
+        *("slotAcqProb", "slotUpProb", "increment"),
+        *("success rate", "median factor", "90 % factor"),
+    )
+    rows = []
     for c in cells:
         spread = [f"{np.quantile(c.factors, q):.0f}" if c.factors else "–" for q in (0.5, 0.9)]
-        lines.append(
-            f"| {c.acquire} | {c.up} | {c.increment} | {c.success_rate:.2f} | {spread[0]} "
-            f"| {spread[1]} |"
-        )
-    return "\n".join(lines)
+        levels = (f"{c.acquire}", f"{c.up}", f"{c.increment}")
+        rows.append((*levels, f"{c.success_rate:.2f}", *spread))
+    return markdown_table(head, rows)
 
 
 def draw(cells: Sequence[TrialCell], path: Path) -> None:

@@ -70,11 +70,11 @@ from vgrads_studies.promises.rivals import RIVALS
 from vgrads_studies.report import (
     add_view,
     as_json,
+    markdown_table,
     need_files,
     picture,
     read_enough,
     study_parser,
-    text_table,
 )
 
 BY_PAST = "vgrads, by past waits"
@@ -333,12 +333,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for log in dict.fromkeys(row.log for row in rows):
         mine = [row for row in rows if row.log == log]
         sys.stdout.write(
-            f"\n{log}\n{text_table(HEAD, scoreboard(mine))}\n" + "\n".join(sentences(mine)) + "\n"
+            f"\n{log}\n{markdown_table(HEAD, scoreboard(mine))}\n"
+            + "\n".join(sentences(mine))
+            + "\n"
         )
     sys.stdout.write(
-        f"\nAll\n{text_table(HEAD, scoreboard(rows))}\n" + "\n".join(sentences(rows)) + "\n"
+        f"\nAll\n{markdown_table(HEAD, scoreboard(rows))}\n" + "\n".join(sentences(rows)) + "\n"
     )
-    sys.stdout.write(f"\n{text_table(BIN_HEAD, bin_rows(rows))}\n")
+    sys.stdout.write(f"\n{markdown_table(BIN_HEAD, bin_rows(rows))}\n")
 
 
 if __name__ == "__main__":

@@ -40,11 +40,11 @@ from vgrads_studies.promises.replication import lead
 from vgrads_studies.promises.rivals import Result, reservation, single_slot, task_by_task
 from vgrads_studies.report import (
     as_json,
+    markdown_table,
     need_files,
     picture,
     read_enough,
     study_parser,
-    text_table,
 )
 
 PAPER_S = {
@@ -260,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(json.dumps({"rows": as_json(rows)}) + "\n")
         return
     for log, mine in grouped.items():
-        sys.stdout.write(f"\n{log}\n{text_table(HEAD, rows_of(mine))}\n")
+        sys.stdout.write(f"\n{log}\n{markdown_table(HEAD, rows_of(mine))}\n")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from vgrads.vgrid.catalog import load_catalog
 from vgrads_studies.picture import diagrams
 from vgrads_studies.promises.arena import Case
 from vgrads_studies.promises.ours import run_case
-from vgrads_studies.report import picture, study_parser, text_table
+from vgrads_studies.report import markdown_table, picture, study_parser
 
 HEAD = ("site", "slots", "mean binding (s)", "least", "most")
 
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         }
         sys.stdout.write(json.dumps(document) + "\n")
     else:
-        sys.stdout.write(f"{text_table(HEAD, rows_of(bindings))}\n{text}\n")
+        sys.stdout.write(f"{markdown_table(HEAD, rows_of(bindings))}\n{text}\n")
 
 
 if __name__ == "__main__":

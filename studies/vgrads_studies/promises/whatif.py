@@ -37,7 +37,7 @@ from vgrads_studies.promises.arena import (
 )
 from vgrads_studies.promises.ours import plan_case
 from vgrads_studies.promises.replication import lead
-from vgrads_studies.report import need_files, picture, read_enough, study_parser, text_table
+from vgrads_studies.report import markdown_table, need_files, picture, read_enough, study_parser
 
 COUNT = 8
 DEADLINES = (1.2, 1.5, 2.0, 3.0, 4.0)
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.json:
         sys.stdout.write(json.dumps({"rows": [asdict(cell) for cell in cells]}) + "\n")
     else:
-        sys.stdout.write(text_table(head, rows) + "\n")
+        sys.stdout.write(markdown_table(head, rows) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from vgrads.runtimes.model import model_of
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 
 LEVELS = (0.5, 0.8, 0.9)
 MOST_OF_A_NAME = 8
@@ -105,7 +105,7 @@ def text(rows: Sequence[JobsLeftOut]) -> str:
     """Return the table."""
     levels = (f"in {level:.0%}" for level in LEVELS)
     head = ("dump", "names", "predictions", *levels, "named", "last", "mean", "ours", "farthest")
-    return text_table(
+    return markdown_table(
         head,
         [
             (

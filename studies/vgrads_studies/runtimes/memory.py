@@ -12,7 +12,7 @@ import numpy as np
 from vgrads.api.plans.runtimes import MEMORY
 from vgrads.runtimes.model import fit
 from vgrads.runtimes.task_history import TaskHistory, learn
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 from vgrads_studies.runtimes.recorded_tasks import SIZES, records, scores, traces, workflows
 
 
@@ -57,7 +57,7 @@ def memory_left_out(folder: Path) -> list[MemoryLeftOut]:
 
 def text(rows: Sequence[MemoryLeftOut]) -> str:
     """Return the table."""
-    return text_table(
+    return markdown_table(
         ("workflow", "tasks", "requested / stated", "exceeded"),
         [(r.workflow, str(r.tasks), f"{r.ratio:.3f}", f"{r.exceeded:.4f}") for r in rows],
     )

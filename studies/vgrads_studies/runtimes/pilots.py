@@ -28,7 +28,7 @@ from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import UNSTATED, Task
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 from vgrads_studies.runtimes.recorded_tasks import (
     LOCAL,
     SIZES,
@@ -205,4 +205,4 @@ def text(rows: Sequence[PilotGain]) -> str:
         )
         for row in rows
     ]
-    return text_table(tuple(head.split(",")), cells)
+    return markdown_table(tuple(head.split(",")), cells)

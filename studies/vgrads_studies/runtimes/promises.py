@@ -39,7 +39,7 @@ from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.spread import EXACT
 from vgrads.workflows.task import Task
-from vgrads_studies.report import as_json, study_parser, text_table
+from vgrads_studies.report import as_json, markdown_table, study_parser
 from vgrads_studies.runtimes.recorded_sets import LeftOutRuns, SampledSet, targets
 from vgrads_studies.runtimes.recorded_tasks import single_site
 
@@ -311,7 +311,7 @@ def main(arguments: Sequence[str]) -> None:
     if chosen.json:
         print(as_json({name: [asdict(row) for row in rows] for name, rows in tables.items()}))
     else:
-        print("\n\n".join(text_table(*table) for table in named.values()))
+        print("\n\n".join(markdown_table(*table) for table in named.values()))
 
 
 def _cells(rows: Sequence[Any]) -> tuple[list[str], list[list[str]]]:

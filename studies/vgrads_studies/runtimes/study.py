@@ -23,7 +23,7 @@ from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.runtimes.tools import shipped
 from vgrads.traces.task_record import TaskRecord
-from vgrads_studies.report import as_json, study_parser, text_table
+from vgrads_studies.report import as_json, markdown_table, study_parser
 from vgrads_studies.runtimes import memory as requests
 from vgrads_studies.runtimes import pilots, unseen
 from vgrads_studies.runtimes.jobs import jobs_left_out
@@ -214,7 +214,7 @@ def text(accuracies: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
         "ours",
         *(f"in {p:.0%}" for p in LEVELS),
     )
-    first = text_table(
+    first = markdown_table(
         head,
         [
             (
@@ -238,7 +238,7 @@ def text(accuracies: Sequence[Accuracy], own: Sequence[LeftOut]) -> str:
         "ratio",
         *(f"in {p:.0%}" for p in LEVELS),
     )
-    second = text_table(
+    second = markdown_table(
         head,
         [
             (

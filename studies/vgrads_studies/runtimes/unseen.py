@@ -21,7 +21,7 @@ from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
 from vgrads.workflows.dag import Workflow
 from vgrads.workflows.formats.load import load_workflow
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 from vgrads_studies.runtimes.recorded_tasks import SIZES, WORKFLOWS, records, traces, wfformat_runs
 
 FACTOR = 4.0
@@ -123,8 +123,8 @@ def text(rows: Sequence[Unseen]) -> str:
         for row in rows
     ]
     return (
-        f"{text_table(head, table)}\nwithin a factor {FACTOR:g}: {near} of {len(rows)}; inside the "
-        f"80 % interval: {inside}"
+        f"{markdown_table(head, table)}\nwithin a factor {FACTOR:g}: {near} of {len(rows)}; "
+        f"inside the 80 % interval: {inside}"
     )
 
 

@@ -22,7 +22,7 @@ from vgrads.kernel.process_pool import process_pool
 from vgrads.kernel.report_page import html_table, paragraph, write_page
 from vgrads.pool.spot.prior import PRIOR
 from vgrads.pool.spot.survival import STEP_S, LifeTable
-from vgrads_studies.report import study_parser, text_table
+from vgrads_studies.report import markdown_table, study_parser
 from vgrads_studies.spot.rules import (
     PRICES,
     LateJob,
@@ -203,7 +203,7 @@ def main(arguments: Sequence[str]) -> None:
     if chosen.json:
         print(json.dumps({"summary": result, "cells": [asdict(cell) for cell in cells]}, indent=1))
     else:
-        print(f"{text_table(_HEAD, rows)}\n\n{verdict}")
+        print(f"{markdown_table(_HEAD, rows)}\n\n{verdict}")
     if chosen.report:
         parts = [html_table(_HEAD, rows), paragraph(__doc__ or "")]
         write_page(chosen.report, "Can a job on spot nodes keep its deadline?", verdict, parts)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.kernel.units import billed_usd
 from vgrads.pool.spot.choose import MARKETS, Current, choose
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.survival import STEP_S, LifeTable
@@ -62,7 +63,7 @@ def simulate(job: LateJob, available: NDArray[np.bool_], rule: Rule) -> tuple[fl
             state.restart_left_s -= restarts_s
             state.work_left_s -= used_s - restarts_s
             price = PRICES.spot_usd if market == SPOT else PRICES.on_demand_usd
-            cost += price * used_s / 3600.0
+            cost += billed_usd(1, used_s, 0.0, price)
         if state.work_left_s <= 1e-6:
             return cost, False
     return cost, True

@@ -23,7 +23,7 @@ from vgrads.qbets.backtest import BacktestRow, backtest
 from vgrads.qbets.predictor import METHODS, Settings
 from vgrads.traces.history import history_name, read_history
 from vgrads_studies.picture import diagrams
-from vgrads_studies.report import need_files, picture, study_parser, text_table
+from vgrads_studies.report import markdown_table, need_files, picture, study_parser
 
 HEAD = (
     "log",
@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if chosen.json:
         sys.stdout.write(json.dumps({"rows": [row.as_json() for row in rows]}) + "\n")
     else:
-        sys.stdout.write(text_table(HEAD, rows_of(rows)) + "\n")
+        sys.stdout.write(markdown_table(HEAD, rows_of(rows)) + "\n")
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Reservation
 from vgrads_studies.picture import diagrams, picture_file
-from vgrads_studies.report import StudyParser, add_view, read_enough
+from vgrads_studies.report import StudyParser, add_view, markdown_table, read_enough
 from vgrads_studies.waits.varq_recorded import recorded_study
 from vgrads_studies.waits.varq_recorded_rows import as_document, as_text
 from vgrads_studies.waits.varq_stage import ReservationRequest, VarqSimulation, advance_to
@@ -210,26 +210,27 @@ def table(outcomes: Sequence[VarqRow]) -> str:
     """Return the study as a Markdown table."""
     base = {o.history: o.others_wait_s for o in outcomes if o.policy == "none"}
     peers = {(o.history, o.probability, o.policy): o for o in outcomes}
-    lines = [
-        (
-            "| log | P | policy | refused | running at T (95 % interval) | idle node-hours per "
-            "reservation | against `once`, same queries | against `ahead` | others' mean "
-            "wait |"
-        ),
-        "| --- | --: | --- | --: | --: | --: | --: | --: | --: |",
-    ]
+    head = (
+        *("log", "P", "policy", "refused", "running at T (95 % interval)"),
+        *("idle node-hours per reservation", "against `once`, same queries"),
+        *("against `ahead`", "others' mean wait"),
+    )
+    rows = []
     for o in outcomes:
         if o.policy == "none":
             continue
         low, high = o.interval
         shares = [against(o, peers[o.history, o.probability, peer]) for peer in POLICIES[1:3]]
-        lines.append(
-            f"| {o.history} | {o.probability} | {o.policy} | {o.refused} of {o.questions} | "
-            f"{o.share:.3f} ({low:.3f}–{high:.3f}) | "
-            f"{o.idle:,.1f} | {shares[0]} | {shares[1]} | "
-            f"{o.others_wait_s / base[o.history] - 1:+.1%} |"
+        rows.append(
+            (
+                *(o.history, f"{o.probability}", o.policy, f"{o.refused} of {o.questions}"),
+                f"{o.share:.3f} ({low:.3f}–{high:.3f})",
+                f"{o.idle:,.1f}",
+                *shares,
+                f"{o.others_wait_s / base[o.history] - 1:+.1%}",
+            )
         )
-    return "\n".join(lines)
+    return markdown_table(head, rows)
 
 
 def draw(outcomes: Sequence[VarqRow], path: Path) -> None:

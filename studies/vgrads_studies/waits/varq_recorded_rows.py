@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from statsmodels.stats.proportion import proportion_confint
 
 from vgrads.qbets.views import FULL
-from vgrads_studies.report import text_table
+from vgrads_studies.report import markdown_table
 
 if TYPE_CHECKING:
     from vgrads_studies.waits.varq_like_jobs import ReservationResult
@@ -111,7 +111,7 @@ def as_text(outcomes: Sequence[RecordedVarqRow]) -> str:
                 ", ".join(missed(o)),
             ]
         )
-    return text_table(HEAD, rows)
+    return markdown_table(HEAD, rows)
 
 
 def missed(o: RecordedVarqRow) -> list[str]:

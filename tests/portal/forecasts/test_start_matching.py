@@ -1,6 +1,7 @@
 """Which job scores a forecast, and what is known of its wait: held against a plain reference."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from vgrads.api.queues.start_matching import (
     TIME_RATIO,
     WINDOW_S,
     OpenForecast,
-    are_alike,
     match_starts,
 )
 from vgrads.traces.records import JobLog, WaitingQueue
@@ -53,6 +53,12 @@ def log_of(jobs, unix_start_s=0.0, taken_s=None):
         unix_start_s=unix_start_s,
         waiting=None if taken_s is None else queue,
     )
+
+
+def are_alike(shape, other):
+    """Whether a job of one shape scores a forecast for the other."""
+    wider, longer = (max(a, b) / min(a, b) for a, b in zip(shape, other, strict=True))
+    return wider <= PROCS_RATIO * (1 + 1e-9) and longer <= TIME_RATIO * (1 + 1e-9)
 
 
 def reference(jobs, forecasts, until_s, is_complete):
@@ -132,9 +138,10 @@ def test_the_nearest_job_after_the_newest_forecast_for_it_shows_its_wait(jobs, i
 @given(st.integers(1, 10_000), st.floats(1.0, 1e6), st.integers(1, 10_000), st.floats(1.0, 1e6))
 def test_a_forecast_is_scored_by_no_job_of_another_class(procs, walltime_s, width, limit_s):
     ratios = [max(a, b) / min(a, b) for a, b in ((procs, width), (walltime_s, limit_s))]
-    alike = are_alike((procs, walltime_s), (width, limit_s))
-    assert alike == are_alike((width, limit_s), (procs, walltime_s))
-    if alike:
+    job = {"procs": np.array([width]), "request_s": np.array([limit_s])}
+    log = replace(log_of([(60.0, 5.0, 0, STARTED)]), **job)
+    forecast = OpenForecast(id="a", submit_s=0.0, procs=procs, walltime_s=walltime_s)
+    if match_starts(log, [forecast])["a"].wait_s == 5.0:
         assert ratios[0] <= PROCS_RATIO * (1 + 1e-6)
         assert ratios[1] <= TIME_RATIO * (1 + 1e-6)
     else:

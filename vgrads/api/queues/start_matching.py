@@ -41,16 +41,6 @@ class OpenForecast:
     longest_s: float = math.inf
 
 
-def are_alike(shape: tuple[int, float], other: tuple[int, float]) -> bool:
-    """Return whether a job of one shape scores a forecast for the other.
-
-    >>> are_alike((64, 3600.0), (80, 5400.0)), are_alike((64, 3600.0), (100, 3600.0))
-    (True, False)
-    """
-    procs, request_s = (np.array([float(value)]) for value in other)
-    return bool(np.isfinite(_distances(procs, request_s, *shape)[0]))
-
-
 def match_starts(log: JobLog, forecasts: Iterable[OpenForecast]) -> Mapping[str, ForecastOutcome]:
     """Return what is known of the job that scores each forecast, also where none is known. The
     result depends only on the jobs of the log, not on the order in which they became known."""

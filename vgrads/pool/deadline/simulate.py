@@ -128,6 +128,8 @@ class _PlanRuns:
                 used_s = self.open * there * step_s
                 self.node_s += used_s
                 if queue.usd_per_hour:
+                    # arrays, a number for each scenario
+                    # ast-grep-ignore: one-bill
                     self.cost_usd += used_s / 3600.0 * queue.usd_per_hour
         return power, promised_s
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from vgrads.kernel.units import billed_usd
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.prior import PRIOR
 from vgrads.pool.spot.survival import (
@@ -96,7 +97,7 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
     until_s, age, market = deadline_s - now_s, interval_of(age_s), MARKETS.index(current.market)
     cost_usd = table.expected_usd(until_s, slack_s, available, age, market)
     if cost_usd > INFEASIBLE_USD and slack_s >= restart_cost_s:  # less than a unit of slack
-        cost_usd = prices.on_demand_usd * (work_left_s + restart_cost_s) / 3600.0
+        cost_usd = billed_usd(1, work_left_s + restart_cost_s, 0.0, prices.on_demand_usd)
     slack, there = np.array([slack_s]), np.array([market])
     choices = table.choices(until_s, slack, np.array([available]), np.array([age]), there)
     chosen = MARKETS[choices[0]]

@@ -16,6 +16,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from vgrads.kernel.report_page import page_frame
 from vgrads.kernel.units import format_chance, format_count, format_duration, format_usd
 from vgrads.portal.charts.layout import (
     Bar,
@@ -30,6 +31,7 @@ from vgrads.portal.charts.pages import render, static
 
 Json = Mapping[str, Any]
 _SCRIPTS = ("gantt_parts.js", "gantt_paint.js", "gantt.js")
+_PICTURE_STYLE = "\n.picture svg { width: 100%; height: auto; }"
 _LEFT, _TOP, _WIDTH, _GAP, _FOOT = 190, 34, 980, 14, 56
 STATE_COLOURS = {
     "planned": "#8a8f98",
@@ -361,7 +363,7 @@ def render_html(
     ran = gantt.get("now_s") is not None
     title = "Execution" if ran else "The plan" if gantt["placements"] else "Offer"
     data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")
-    return render(
+    main = render(
         "alone.html",
         title=title,
         gantt=gantt,
@@ -370,6 +372,6 @@ def render_html(
         svg=Markup(render_svg(gantt)),
         promises=promises,
         data=Markup(data),
-        css=Markup(static("app.css")),
         script=Markup("".join(map(static, _SCRIPTS))),
     )
+    return page_frame(gantt["name"], static("app.css") + _PICTURE_STYLE, main)

@@ -19,7 +19,7 @@ from typing import Any
 from vgrads.api.config import embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
-from vgrads.api.plans.planning import Planned, open_grid, plan_set
+from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.plans.set_bags import bag_workflow
 from vgrads.api.plans.up_to_date import up_to_date, without_tasks
@@ -41,7 +41,7 @@ from vgrads.operations.plans.requests import (
     changed_options,
     stored_options,
 )
-from vgrads.planner.plan import Done
+from vgrads.planner.plan import Done, Plan
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
 from vgrads.portal.jobs.forecasts.plans import issue_plan, issue_run
 from vgrads.portal.jobs.run_alarms import with_owner_rules
@@ -417,9 +417,8 @@ def what_if_in_child(
     own = [archived[0]] if archived else []
     if options.probability is not None and "probability" not in wishes:
         workflow_set = replace(workflow_set, probability=options.probability)
-    briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=False)
-    planned = plan_set(workflow_set, grid, options.seed, briefly, others=own)
-    return summary_of(plan_json(planned.plan))
+    plan = _plan_briefly(workflow_set, grid, options, relax=False, others=own)
+    return summary_of(plan_json(plan))
 
 
 def promise_in_child(
@@ -436,7 +435,19 @@ def promise_in_child(
     workflow_set = workflow_set_of(document)
     with Store(url) as store:
         grid = open_sites(USUAL_OPTIONS, _context(store, catalog, owner))
-    briefly = replace(planner_options(USUAL_OPTIONS), effort=_AT_A_GLANCE)
-    planned = plan_set(workflow_set, grid, USUAL_OPTIONS.seed, briefly)
-    summary = summary_of(plan_json(planned.plan), workflow_set.budget_usd)
+    plan = _plan_briefly(workflow_set, grid, USUAL_OPTIONS)
+    summary = summary_of(plan_json(plan), workflow_set.budget_usd)
     return summary | {"workflows": len(workflow_set.workflows)}
+
+
+def _plan_briefly(
+    workflow_set: WorkflowSet,
+    grid: GridSnapshot,
+    options: PlanningOptions,
+    relax: bool = True,
+    others: Sequence[Plan] = (),
+) -> Plan:
+    """Return the plan that a page shows while somebody waits for it. ``relax``: also look for
+    changes that meet the request where it falls short; ``others``: as :func:`plan_set`."""
+    briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=relax)
+    return plan_set(workflow_set, grid, options.seed, briefly, others=others).plan

@@ -30,11 +30,12 @@ from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
 from vgrads.portal.web.bags.answer import answer_of
 from vgrads.portal.web.bags.goal import goal_view
-from vgrads.portal.web.bags.goal_form import GoalForm, GoalMistake, change_by_form
+from vgrads.portal.web.bags.goal_form import GoalMistake, change_by_form
 from vgrads.portal.web.bags.goal_routes import goal_tag, undecided
 from vgrads.portal.web.bags.liveness import note_client_of, while_connected
 from vgrads.portal.web.bags.news import NewsOfEnds
 from vgrads.portal.web.checked_routes import MOST_PARSED, kind_of, turn_of
+from vgrads.portal.web.goal_fields import GoalTexts
 from vgrads.portal.web.guard import Reader, Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.paging import NameFilter, Page
@@ -415,7 +416,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/bags/{bag_id}", response_class=HTMLResponse, include_in_schema=False)
     def bag_page(bag_id: BagId, request: Request) -> HTMLResponse:
         row = visible_bag(service, bag_id, reader_of(request))
-        return _bag_page(request, row, GoalForm(etag=goal_tag(row)))
+        return _bag_page(request, row, GoalTexts(etag=goal_tag(row)))
 
     @app.post(
         "/bags/{bag_id}/goal",
@@ -424,7 +425,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
         response_model=None,
     )
     def change_goal(
-        bag_id: BagId, request: Request, who: Submitter, form: Annotated[GoalForm, Form()]
+        bag_id: BagId, request: Request, who: Submitter, form: Annotated[GoalTexts, Form()]
     ) -> Response:
         row = visible_bag(service, bag_id, who)
         mistake = change_by_form(service, row, form)
@@ -434,7 +435,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 
 
 def _bag_page(
-    request: Request, row: BagEntry, form: GoalForm, mistake: GoalMistake | None = None
+    request: Request, row: BagEntry, form: GoalTexts, mistake: GoalMistake | None = None
 ) -> HTMLResponse:
     bag, hosts = _row_of(row), _hosts_of(row)
     goal = goal_view(bag, hosts["now_s"])

@@ -13,7 +13,7 @@ def read_usd(text: str, field: str) -> float | None:
     try:
         value = float(text.strip().removeprefix("$").replace(",", ""))
     except ValueError as error:
-        raise InputError(f"'{text}' is no number", where=field) from error
+        raise InputError(f"'{text}' is not a number", where=field) from error
     if not 0 <= value < float("inf"):
         raise InputError(f"{text} is outside its range", where=field)
     return value

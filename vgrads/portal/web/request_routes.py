@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -17,6 +17,7 @@ from vgrads.portal.records.mailbox import MessageBox
 from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers
+from vgrads.portal.web.goal_fields import GoalPatch
 from vgrads.portal.web.guard import IfMatch, Reader, Submitter
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId
@@ -25,17 +26,11 @@ Json = dict[str, Any]
 _Site = Annotated[str, Field(max_length=200)]
 
 
-class RequestPatch(BaseModel):
+class RequestPatch(GoalPatch):
     """What changes of a run's request. ``deadline``: a time from now, or an instant with its zone;
     ``at_least``: a number of workflows, or a share as ``90%``; ``drop_sites``: where no more slots
     are requested, ``add_sites``: where they are again."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    deadline: Annotated[str, Field(max_length=100)] | None = None
-    at_least: Annotated[str, Field(max_length=100)] | Annotated[int, Field(ge=1)] | None = None
-    budget_usd: Annotated[float, Field(ge=0)] | None = None
-    probability: Annotated[float, Field(gt=0, lt=1)] | None = None
     add_sites: Annotated[tuple[_Site, ...], Field(max_length=100)] = ()
     drop_sites: Annotated[tuple[_Site, ...], Field(max_length=100)] = ()
 
@@ -82,15 +77,8 @@ def add_request_routes(app: FastAPI, service: Service) -> None:
 
 def requested(set_id: str, patch: RequestPatch) -> ChangeRequest:
     """Return the request for a change; InputError for values that it refuses."""
-    at_least = None if patch.at_least is None else str(patch.at_least)
     return ChangeRequest(
-        run=set_id,
-        deadline=patch.deadline,
-        at_least=at_least,
-        budget=patch.budget_usd,
-        probability=patch.probability,
-        add_sites=patch.add_sites,
-        drop_sites=patch.drop_sites,
+        run=set_id, add_sites=patch.add_sites, drop_sites=patch.drop_sites, **patch.stated()
     )
 
 

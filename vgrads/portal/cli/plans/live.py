@@ -29,6 +29,7 @@ from vgrads.execmgr.core.states import (
     SlotUpdate,
 )
 from vgrads.kernel.promise_state import PromiseState
+from vgrads.kernel.text_table import pad
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.planner.replan import conditional_curve
 
@@ -124,7 +125,10 @@ class RunReporter:
 
     def _line(self, at_s: float, text: str, style: str) -> None:
         self._console.print(
-            f"  {format_duration(at_s):>8}  {text}", style=style, highlight=False, markup=False
+            f"  {pad(format_duration(at_s), 8, right=True)}  {text}",
+            style=style,
+            highlight=False,
+            markup=False,
         )
 
 

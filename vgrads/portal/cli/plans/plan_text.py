@@ -10,7 +10,7 @@ from rich.console import Console
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.refusals import relaxation_text
 from vgrads.api.plans.runtimes import source_text
-from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.text_table import Column, Row, TextTable, pad
 from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.planner.plan import PhaseReport, Plan
 from vgrads.vgrid.slot import NOW_S
@@ -87,7 +87,8 @@ def _phase_sentence(phase: PhaseReport, requested: float) -> str:
         )
     if phase.name == "improving":
         return _improved_sentence(phase, requested)
-    return f"phase {phase.name:<11} {phase.placed:>4} placed, promise {before:.3f} → {after:.3f}"
+    placed = pad(str(phase.placed), 4, right=True)
+    return f"phase {pad(phase.name, 11)} {placed} placed, promise {before:.3f} → {after:.3f}"
 
 
 def _improved_sentence(phase: PhaseReport, requested: float) -> str:

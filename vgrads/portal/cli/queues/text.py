@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.api.queues.queries import QueueQuery
-from vgrads.kernel.text_table import Column, Row, TextTable
+from vgrads.kernel.text_table import Column, Row, TextTable, pad
 from vgrads.kernel.units import format_count, format_duration, format_share
 from vgrads.operations.forecast_lists import FullAnswer
 from vgrads.operations.forecasts import (
@@ -68,20 +68,24 @@ def explanation_text(explanation: Mapping[str, Any], is_closed: bool = False) ->
         )
     if explanation["moved"]:
         usual = format_duration(explanation["usual_bound_s"])
-        lines.append(f"  {usual:>9} bound where all of this is as usual")
+        lines.append(_moved_line(usual, "bound where all of this is as usual"))
     effective = [entry for entry in explanation["moved"] if round(entry["moved_s"])]
     for entry in effective:
         sign = "+" if entry["moved_s"] >= 0 else "−"
         moved = sign + format_duration(abs(entry["moved_s"]))
-        lines.append(f"  {moved:>9} {entry['side']}: {entry['reason']}")
+        lines.append(_moved_line(moved, f"{entry['side']}: {entry['reason']}"))
     if len(effective) < len(explanation["moved"]):
         others = [entry["side"] for entry in explanation["moved"] if entry not in effective]
-        lines.append(f"  {'nothing':>9} {'; '.join(others)}")
+        lines.append(_moved_line("nothing", "; ".join(others)))
     if explanation["moved"]:
         total = explanation["usual_bound_s"] + sum(e["moved_s"] for e in explanation["moved"])
         without = ", without the closure" if is_closed else ""
-        lines.append(f"  {format_duration(total):>9} bound now{without}")
+        lines.append(_moved_line(format_duration(total), f"bound now{without}"))
     return "\n".join(lines)
+
+
+def _moved_line(duration: str, text: str) -> str:
+    return f"  {pad(duration, 9, right=True)} {text}"
 
 
 def _merged_text(query: QueueQuery) -> str:

@@ -11,13 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from vgrads.api.config import make_home
 from vgrads.api.queues.sites import this_machine
 from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
+from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count
 from vgrads.portal.charts.gantt import render_html
 from vgrads.portal.charts.promise_chart import promise_chart
@@ -199,10 +198,13 @@ def _group_text(group: dict[str, Any]) -> str:
     return f"group {group['name']}: {jobs}; deadline {due}: {share}"
 
 
-def _table_of(rows: list[dict[str, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("job", "name", "state", "where", "why"):
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*(str(row[name]) for name in ("job", "name", "state", "where", "why")))
-    return table
+def _table_of(rows: list[dict[str, Any]]) -> TextTable:
+    columns = (
+        Column("job"),
+        Column("name", shorten=True),
+        Column("state"),
+        Column("where"),
+        Column("why", below=True),
+    )
+    cells = (tuple(str(row[column.name]) for column in columns) for row in rows)
+    return TextTable(columns, tuple(map(Row, cells)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import FastAPI, Response
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
@@ -15,6 +14,7 @@ from vgrads.dispatch.storage.goal_requests import goal_requests
 from vgrads.portal.records.reading.bags import BagEntry
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
+from vgrads.portal.web.goal_fields import GoalPatch
 from vgrads.portal.web.guard import IfMatch, Submitter
 from vgrads.portal.web.problems import message
 from vgrads.portal.web.service import Service
@@ -22,16 +22,9 @@ from vgrads.portal.web.service import Service
 _TAG = re.compile(r'"goal-(\d{1,9})"')
 
 
-class BagGoalPatch(BaseModel):
+class BagGoalPatch(GoalPatch):
     """What changes of a bag's goal. ``deadline``: a time from now, or an instant with its zone;
     ``at_least``: a number of tasks, or a share as ``90%``."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    deadline: Annotated[str, Field(max_length=100)] | None = None
-    at_least: Annotated[str, Field(max_length=100)] | Annotated[int, Field(ge=1)] | None = None
-    budget_usd: Annotated[float, Field(ge=0)] | None = None
-    probability: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 def add_goal_routes(app: FastAPI, service: Service) -> None:
@@ -81,15 +74,8 @@ def _change(row: BagEntry, change: BagGoalPatch, expected: int | None) -> int:
     from vgrads.operations.bags.goal_change import GoalChange
     from vgrads.portal.jobs.bag_goals import NoGoalError, request_goal_change
 
-    at_least = None if change.at_least is None else str(change.at_least)
-    requested = GoalChange(
-        deadline=change.deadline,
-        at_least=at_least,
-        budget=change.budget_usd,
-        probability=change.probability,
-    )
     try:
-        return request_goal_change(row, requested, expected)
+        return request_goal_change(row, GoalChange(**change.stated()), expected)
     except NoGoalError as error:
         raise HTTPException(409, str(error)) from error
 

@@ -25,7 +25,7 @@ from vgrads.portal.web.forecasts.queue_waits import (
 )
 from vgrads.portal.web.forecasts.record_verdict import RecordVerdict, judge_record, verdict_of
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import availability_of
+from vgrads.vgrid.closures import Availability, availability_of
 
 _NO_RECORD = judge_record(0, None, None)
 Scores = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -76,10 +76,9 @@ def _queue_line(
 ) -> QueueLine:
     verdict = _NO_RECORD if score is None else verdict_of(score)
     snapshot = context.snapshot(site)
-    closure = _next_closure(site, queue.name, snapshot)
-    line = QueueLine(site=site.name, queue=queue.name, verdict=verdict, closure=closure)
+    line = QueueLine(site=site.name, queue=queue.name, verdict=verdict)
     if queue.history is None:
-        return replace(line, problem="it has no history")
+        return _unpredicted(line, site, snapshot, "it has no history")
     shapes = usual_shapes(limits_of(site, queue, snapshot))
     procs, walltime_s = shapes[0]
     question = JobQuestion(site=site.name, queue=queue.name, procs=procs, walltime_s=walltime_s)
@@ -87,7 +86,7 @@ def _queue_line(
         opened = open_queue(question, context)
         waits = waits_of(opened, shapes)
     except InputError as error:
-        return replace(line, problem=error.without_place)
+        return _unpredicted(line, site, snapshot, error.without_place)
     view = opened.view
     return replace(
         line,
@@ -95,8 +94,17 @@ def _queue_line(
         load=load_of(opened.query.forecast),
         waiting=view.waiting,
         reason=opened.reason or "",
+        closure=_next_closure(opened.query.availability),
         as_of="" if view.source == "site" else opened.query.instant(opened.query.at_s),
     )
+
+
+def _unpredicted(
+    line: QueueLine, site: Site, snapshot: SiteSnapshot | None, problem: str
+) -> QueueLine:
+    reported = {} if snapshot is None else {site.name: snapshot.closures}
+    availability = availability_of(site, line.queue, time.time(), reported)
+    return replace(line, closure=_next_closure(availability), problem=problem)
 
 
 def cloud_lines(catalog: Catalog) -> list[CloudLine]:
@@ -109,7 +117,7 @@ def cloud_lines(catalog: Catalog) -> list[CloudLine]:
             cores=node.cores,
             ready=f"in about {format_duration(site.boot_s)}" if site.boot_s else "at once",
             price_usd_per_hour=node.price_usd_per_hour,
-            closure=_next_closure(site, "", None),
+            closure=_next_closure(availability_of(site, "", time.time(), {})),
         )
         for site in catalog.sites
         if not site.queues
@@ -117,8 +125,6 @@ def cloud_lines(catalog: Catalog) -> list[CloudLine]:
     ]
 
 
-def _next_closure(site: Site, queue: str, snapshot: SiteSnapshot | None) -> str:
-    """Describe the next maintenance of a queue; empty where none is announced."""
-    reported = {} if snapshot is None else {site.name: snapshot.closures}
-    availability = availability_of(site, queue, time.time(), reported)
+def _next_closure(availability: Availability) -> str:
+    """Describe the next maintenance; empty where none is announced."""
     return availability.describe(availability.closures[0]) if availability.closures else ""

@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Form, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.kernel.errors import InputError
 from vgrads.portal.jobs.run_changes import request_history
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.web.form_numbers import read_probability, read_usd
+from vgrads.portal.web.goal_fields import GoalTexts
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.request_routes import RequestPatch, changed, request_tag, requested
@@ -22,30 +21,12 @@ from vgrads.portal.web.service import Service
 from vgrads.portal.web.set_routes import SetId, summary
 
 Json = dict[str, Any]
-_Text = Annotated[str, Field(max_length=100)]
 
 
-class RequestForm(BaseModel):
-    """The form; an empty field: as before. ``act``: show the new promise, or change the request,
-    whose tag was ``etag``."""
-
-    model_config = ConfigDict(extra="forbid")
+class RequestForm(GoalTexts):
+    """The form. ``act``: show the new promise, or change the request."""
 
     act: Literal["preview", "change"] = "preview"
-    etag: Annotated[str, Field(max_length=200)] = ""
-    deadline: _Text = ""
-    at_least: _Text = ""
-    budget_usd: _Text = ""
-    probability: _Text = ""
-
-    def patch(self) -> RequestPatch:
-        """Return the change; InputError for a field that is no number."""
-        return RequestPatch(
-            deadline=self.deadline.strip() or None,
-            at_least=self.at_least.strip() or None,
-            budget_usd=read_usd(self.budget_usd, "budget"),
-            probability=read_probability(self.probability, "probability"),
-        )
 
 
 def add_request_pages(app: FastAPI, service: Service) -> None:
@@ -94,7 +75,7 @@ def add_request_pages(app: FastAPI, service: Service) -> None:
         await run_in_threadpool(service.visible, set_id, who)
         preview = form.act == "preview"
         try:
-            wished = requested(set_id, form.patch())
+            wished = requested(set_id, RequestPatch(**form.stated()))
             answer = await changed(service, set_id, who, wished, form.etag or None, preview)
         except InputError as error:
             shown = await run_in_threadpool(page, request, set_id, form, None, str(error))

@@ -17,6 +17,7 @@ from vgrads.kernel.units import parse_fraction
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
+from vgrads.portal.web.form_numbers import read_usd
 from vgrads.portal.web.service import LARGE, Service
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SubmissionForm(BaseModel):
         if self.probability.strip():
             result["probability"] = _probability(self.probability.strip())
         if self.budget_usd.strip():
-            result["budget_usd"] = _number(self.budget_usd.strip().removeprefix("$"), "budget_usd")
+            result["budget_usd"] = read_usd(self.budget_usd, "budget_usd")
         return result
 
     def only_sites(self, offered: Collection[str]) -> tuple[str, ...]:
@@ -112,16 +113,6 @@ def _probability(text: str) -> float:
     if share >= 1:
         raise InputError("nothing is certain: must be below 100%", where="probability")
     return share
-
-
-def _number(text: str, field: str) -> float:
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise InputError(f"'{text}' is not a number", where=field) from error
-    if not 0 <= value < float("inf"):
-        raise InputError(f"'{text}' is outside its range", where=field)
-    return value
 
 
 @dataclass(frozen=True, slots=True)

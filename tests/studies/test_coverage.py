@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from vgrads_studies.waits.coverage import group_report
 
 from tests.logs import make_log
-from vgrads.qbets.coverage_groups import FEWEST, group_report
+from vgrads.qbets.coverage_groups import FEWEST
 
 
 @pytest.fixture
