@@ -161,7 +161,7 @@ class _Crew:
     def stop(self) -> None:
         for child in list(self.children.values()):
             child.terminate()
-        for pool in self.pools.values():
+        for pool in list(self.pools.values()):  # a watcher may begin one
             end_pool(pool)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
