@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.exchange.port_numbers import client_ports, draw_server_ports
+from vgrads.exchange.port import client_ports, draw_server_ports
 
 ROOT = Path(__file__).parent.parent
 CLIENTS = 8

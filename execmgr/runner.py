@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from vgrads.drivers.api import Driver, SlotState
@@ -23,6 +24,7 @@ from vgrads.execmgr.core.states import (
     ReleaseSlot,
     ReleaseUpdate,
     Replanned,
+    ReplicaEnded,
     ReplicaState,
     RequestChange,
     RequestChanged,
@@ -38,9 +40,9 @@ from vgrads.execmgr.core.submissions import (
     SubmissionPlanner,
     no_submission_planner,
 )
+from vgrads.execmgr.core.times import Times, with_own
 from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.mailbox import Mail, Mailbox, RunMailbox, TaskUpdate, added_to
-from vgrads.execmgr.overhead import ManagerOverhead
 from vgrads.execmgr.pilots import SitePolling
 from vgrads.execmgr.sites import Sites
 from vgrads.execmgr.task_orders import task_order
@@ -379,3 +381,23 @@ class Runner:
             clock.advance_to(self._due_s)
         else:
             engine.wait(min(max(0.0, due - now), self.around.poll_s))
+
+
+class ManagerOverhead:
+    """``spent``: total times of all attempts that ended under this manager."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.spent = Times()
+        self._clock, self._worked_s = clock, time.thread_time()
+
+    def shared(self, ended: Sequence[ReplicaEnded]) -> list[ReplicaEnded]:
+        """Return the ended attempts, each with its part of this manager's work since the last
+        ones."""
+        if not ended or self._clock.virtual:
+            return list(ended)
+        before_s, self._worked_s = self._worked_s, time.thread_time()
+        own_s = max(0.0, self._worked_s - before_s) / len(ended)
+        replica_ended = [replace(item, times=with_own(item.times, own_s)) for item in ended]
+        for entry in replica_ended:
+            self.spent = self.spent.and_then(entry.times)
+        return replica_ended

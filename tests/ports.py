@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.waiting import listens
-from vgrads.exchange.port_numbers import client_ports
+from vgrads.exchange.port import client_ports
 
 _BLOCKS, _SIZE = range(10_000, 20_000, 200), 200
-"""Below the ports that agents' managers choose (vgrads/exchange/port_numbers.py)."""
+"""Below the ports that agents' managers choose (vgrads/exchange/port.py)."""
 
 
 def free_ports(count: int = 1) -> int:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.exchange.port_numbers import client_ports, draw_server_ports
+from vgrads.exchange.port import client_ports, draw_server_ports
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vgrads.kernel.arrays import Bins, Floats, Ints
+from vgrads.kernel.compiled import compiled
 from vgrads.kernel.streams import stream
 from vgrads.planner.plan import Placement
-from vgrads.planner.promise.success import Spread, succeed
 from vgrads.planner.snapshot import ReplicaKey, Snapshot
 from vgrads.vgrid.availability import sample_availability
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
+from vgrads.workflows.shape import ShapeArrays
 
 Bits = NDArray[np.uint8]
 _AT_ONCE = 256  # replicas processed together
@@ -265,3 +268,34 @@ def at_least(chances: Iterable[float], needed: int) -> float:
     for chance in chances:
         counts = np.convolve(counts, [1.0 - chance, chance])
     return float(np.clip(counts[needed:].sum(), 0.0, 1.0))
+
+
+class Spread(NamedTuple):
+    """A workflow's replicas task by task, those of task t from ``replicas_at[t]`` on; ``alive``:
+    scenarios in which each has its slot and does not fail by itself, one bit each; ``links``:
+    latency and MiB per second, sites × sites."""
+
+    replicas_at: Ints
+    site: Ints
+    start_s: Floats
+    end_s: Floats
+    links: Floats
+    alive: Bins
+
+
+@compiled
+def succeed(s: ShapeArrays, c: Spread, done: Bins) -> None:
+    """Fill ``done``: the scenarios in which each replica succeeds."""
+    for t in range(len(c.replicas_at) - 1):
+        for k in range(c.replicas_at[t], c.replicas_at[t + 1]):
+            row, site = c.alive[k].copy(), c.site[k]
+            for n in range(s.parents_at[t], s.parents_at[t + 1]):
+                parent = s.parents[n]
+                here = np.zeros(len(row), np.uint8)
+                for m in range(c.replicas_at[parent], c.replicas_at[parent + 1]):
+                    source = c.site[m]
+                    moved_s = c.links[0, source, site] + s.mib[n] / c.links[1, source, site]
+                    if c.end_s[m] + moved_s <= c.start_s[k] + 1e-9:
+                        here |= done[m]
+                row &= here
+            done[k] = row

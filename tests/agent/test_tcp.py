@@ -11,7 +11,7 @@ import pytest
 from tests.ports import free_ports
 from tests.waiting import listens
 from vgrads.agent.tcp import connect_tcp
-from vgrads.exchange.port_numbers import client_ports, draw_server_ports
+from vgrads.exchange.port import client_ports, draw_server_ports
 
 ASK_A_PORT_THAT_ONLY_CLIENTS_GET = """
 import fcntl, json, socket, struct, sys

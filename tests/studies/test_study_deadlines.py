@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from vgrads_studies.deadlines.cases import SPOT, StudyCase, StudySource, cases_of, least_s
+from vgrads_studies.deadlines.cases import (
+    SPOT,
+    QueueWaits,
+    StudyCase,
+    StudySource,
+    cases_of,
+    least_s,
+)
 from vgrads_studies.deadlines.measures import OURS, against, fifths, totals
 from vgrads_studies.deadlines.nodes import SteeringRules, StudyOutcome
 from vgrads_studies.deadlines.ours import GoalSteering
@@ -14,7 +21,6 @@ from vgrads_studies.deadlines.programme import programme_case
 from vgrads_studies.deadlines.rivals import DeadlineScaling, FixedSteering, PeerSteering
 from vgrads_studies.deadlines.stage import BagStage
 from vgrads_studies.deadlines.study import _RULES, main, outcomes_of
-from vgrads_studies.deadlines.waits import QueueWaits
 from vgrads_studies.spot.traces import SpotTrace
 
 from tests.logs import make_log

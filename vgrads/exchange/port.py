@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
@@ -19,7 +20,6 @@ from vgrads.exchange.http import Connection, HttpRequest, Sink
 from vgrads.exchange.incoming import IncomingOutput
 from vgrads.exchange.keys import slot_of
 from vgrads.exchange.messages import ReceivedMessage, read
-from vgrads.exchange.port_numbers import client_ports, draw_server_ports
 from vgrads.exchange.values import Message
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import InputError
@@ -267,3 +267,25 @@ async def send_file(path: Path | None, line: Connection) -> None:
             line.refuse(503)
     except OSError:
         line.answer(404)
+
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_DYNAMIC = range(49_152, 65_536)  # RFC 6335, 6: where the system does not say
+_SERVERS = range(20_000, 65_536)  # below them lie the registered ports of most services
+
+
+def client_ports(file: Path = _RANGE) -> range:
+    """Return the ports that the kernel gives to clients by itself (ip(7))."""
+    try:
+        first, last = map(int, file.read_text().split())
+    except (OSError, ValueError):
+        return _DYNAMIC
+    return range(first, last + 1)
+
+
+def draw_server_ports(count: int, clients: range) -> list[int]:
+    """Return at most so many different ports, at random, none of which the kernel gives to a
+    client: while a server is away, a port of a client may be taken by any connection of the
+    machine, also by one that looks for the server. Empty where the clients have all of them."""
+    ports = [number for number in _SERVERS if number not in clients]
+    return random.sample(ports, min(count, len(ports)))

@@ -19,17 +19,19 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from vgrads.agent.tcp import connect_tcp
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.client_bags import BagCalls
-from vgrads.portal.client_forecasts import ForecastCalls
 from vgrads.portal.client_generated import OptionCalls
 from vgrads.portal.client_names import RunHandle
-from vgrads.portal.client_pools import PoolCalls
-from vgrads.portal.client_releases import ReleaseCalls
+
+Json = dict[str, Any]
+_TOGETHER = 500
+_NOBODY: Sequence[Mapping[str, Any]] = ()
+
 
 _LONG_POLL_S = 20.0
 _PLANNING_S = 0.5
@@ -70,9 +72,9 @@ class _SecureHandler(urllib.request.HTTPSHandler):
 _open_url = urllib.request.build_opener(_PlainHandler, _SecureHandler).open
 
 
-class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
-    """A connection to one service: with the calls for bags, queues, pools, and runs whose tasks are
-    released one by one of the modules beside this one. Errors are InputError (the request is wrong)
+class Client(OptionCalls, BagCalls):
+    """A connection to one service; the calls for bags, and those that are generated, are in modules
+    of their own. Errors are InputError (the request is wrong)
     and SiteError (no answer)."""
 
     def __init__(self, url: str, timeout_s: float = 60.0, token: str = "") -> None:
@@ -174,6 +176,90 @@ class Client(OptionCalls, BagCalls, ForecastCalls, PoolCalls, ReleaseCalls):
         """Report the end of a replica; False if it was not needed any more."""
         body = {"workflow": workflow, "task": task, "copy": replica, "ok": ok, "reason": reason}
         return bool(self._ask("POST", f"/v1/runs/{run.run_id}/completions", body)["counted"])
+
+    def forecasts(
+        self, questions: Sequence[Mapping[str, Any]], **how: Sequence[float]
+    ) -> list[dict[str, Any]]:
+        """Return the answers to many questions, in their order; ``how``: ``quantiles``,
+        ``within_s``."""
+        document = {"questions": [dict(question) for question in questions], **how}
+        return list(self._ask("POST", "/v1/forecasts", document)["forecasts"])
+
+    def managers(self) -> list[dict[str, Any]]:
+        """Return the managers that lease nodes of pools."""
+        rows: Any = self._ask("GET", "/v1/managers")
+        return list(rows)
+
+    def pools(self) -> list[dict[str, Any]]:
+        """Return the pools, their decisions, and the reasons."""
+        rows: Any = self._ask("GET", "/v1/pools")
+        return list(rows)
+
+    def publish(self, kind: str, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Publish the state of a ``manager`` or a ``pool``; returns, for a manager, the pools'
+        decisions."""
+        return dict(self._ask("PUT", f"/v1/{kind}s/{_quoted(name)}", dict(entry)))
+
+    def withdraw(self, kind: str, name: str) -> None:
+        """Remove an entry."""
+        self._ask("DELETE", f"/v1/{kind}s/{_quoted(name)}")
+
+    def release(
+        self,
+        run_id: str,
+        release: Sequence[Mapping[str, Any]] = _NOBODY,
+        *,
+        add: Sequence[Mapping[str, Any]] = _NOBODY,
+        give_up: Sequence[Mapping[str, Any]] = _NOBODY,
+    ) -> int:
+        """Send a run the tasks to add, to release (``workflow``, ``task``, ``command``,
+        ``memory_mib``) and to give up.
+
+        An empty request is a heartbeat, which a run needs every ten minutes. Raises InputError
+        where the run is terminal. Updates that reflect this request have a ``release`` above the
+        returned number.
+        """
+        path = f"/v1/runs/{run_id}/releases"
+        left = {"add": list(add), "release": list(release), "give_up": list(give_up)}
+        after = None
+        while True:
+            body, room = {}, _TOGETHER
+            for name, rows in left.items():
+                body[name], left[name] = rows[:room], rows[room:]
+                room -= len(body[name])
+            payload = self._ask("POST", path, body)
+            after = payload["after"] if after is None else after
+            if not any(left.values()):
+                return int(after)
+
+    def gather(
+        self,
+        name: str,
+        document: Mapping[str, Any],
+        callback: Callable[[Json], object],
+        pause_s: float = 1.0,
+    ) -> Json:
+        """Add a workflow to a joint submission of several callers, and wait for the others;
+        ``callback`` is called at each arrival. Return the service's answer when the set has
+        started, or failed."""
+        came, answer = 0, self._ask("POST", f"/v1/joint-submissions/{name}", document)
+        while answer["state"] == "waiting":
+            if answer["came"] != came:
+                came = answer["came"]
+                callback(answer)
+            time.sleep(pause_s)
+            try:
+                answer = self._ask("GET", f"/v1/joint-submissions/{name}/{document['ticket']}")
+            except InputError:  # the service was restarted
+                answer = self._ask("POST", f"/v1/joint-submissions/{name}", document)
+        return answer
+
+    def answers(
+        self, run_id: str, after: str = "", patience_s: float = float("inf")
+    ) -> Iterator[Json]:
+        """Yield state changes of the tasks of a run until it is terminal (``event``: end). A broken
+        connection is restored; SiteError where that fails for ``patience_s``."""
+        return self._follow(f"/v1/runs/{run_id}/answers", after, patience_s)
 
     def _follow(
         self, path: str, after: str, patience_s: float = float("inf")

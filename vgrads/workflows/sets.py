@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -25,7 +25,6 @@ from vgrads.kernel.units import format_count, needed_of, parse_fraction
 from vgrads.workflows.alarm_rules import USUAL_RULES, AlarmDocuments, AlarmRule, read_rules
 from vgrads.workflows.by_files import after_makers, refuse_two_makers
 from vgrads.workflows.dag import Workflow, make_workflow, safe_name
-from vgrads.workflows.links import linked, refuse_shared_targets
 from vgrads.workflows.remote import FetchDocument, SendDocument
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
@@ -333,3 +332,36 @@ def _needed(document: SetDocument, count: int, where: str) -> int:
             )
         return document.at_least
     return needed_of(float(document.fraction or 1.0), count)
+
+
+def linked(tasks: Iterable[Task]) -> list[Task]:
+    """Convert inputs with names of files that other tasks send into fetched files."""
+    tasks = list(tasks)
+    sent = {file.name: (file, task.id) for task in tasks for file in task.sends}
+    if not sent:
+        return tasks
+    results = []
+    for task in tasks:
+        mine = [sent[name] for name in task.inputs if name in sent]
+        fetched = tuple(file.named(task=maker) for file, maker in mine)
+        inputs = tuple(name for name in task.inputs if name not in sent)
+        results.append(
+            replace(task, inputs=inputs, fetches=(*task.fetches, *fetched)) if mine else task
+        )
+    return results
+
+
+def refuse_shared_targets(workflows: Iterable[Workflow], where: str) -> None:
+    """Raise InputError if two tasks would send to one URL."""
+    observed: dict[str, str] = {}
+    for workflow in workflows:
+        for task in workflow.tasks.values():
+            for file in task.sends:
+                url, whose = file.of(workflow.name, task.id).url, f"{workflow.name}/{task.id}"
+                if url in observed:
+                    raise InputError(
+                        f"{observed[url]} and {whose} both send to {url}",
+                        where=f"{where}: workflows",
+                        fix="use {workflow} and {task} in the URL; they are replaced by the names",
+                    )
+                observed[url] = whose

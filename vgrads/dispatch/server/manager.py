@@ -12,19 +12,19 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.protocol import AgentReply, Files
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.server.agent_access import AgentAccess
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.group import GroupWriter, StoredEnd
-from vgrads.dispatch.server.messages import write
-from vgrads.dispatch.server.phase_change import PhaseChange
+from vgrads.dispatch.server.messages import check_tasks, write
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.block_files import judged
 from vgrads.dispatch.storage.journal import DispatchJournal, EndReader, read_state
@@ -34,6 +34,7 @@ from vgrads.exchange.messages import PrintedOutput, ReceivedMessage
 from vgrads.exchange.port import AgentPort
 from vgrads.exchange.values import AttemptEnd, Message, Triple
 from vgrads.kernel.clock import Clock
+from vgrads.kernel.errors import InputError
 from vgrads.kernel.wakeups import wake_all
 
 _log = logging.getLogger("vgrads.dispatch")
@@ -257,3 +258,79 @@ def _introduced(
     unknown = AD_HOC if name.startswith(f"{AD_HOC}.") else ""
     site = requested.site if requested and requested.site else unknown
     return replace(message, hello=replace(message.hello, slot=name)), site
+
+
+class PhaseChange:
+    """Occurs when the first agent has joined or the last one has left, and when work begins or none
+    is left."""
+
+    def __init__(self) -> None:
+        self._occurred = asyncio.Event()
+        self._phase = (False, False)
+
+    def compare(self, core: Core) -> None:
+        """Compare the state with that at the last call."""
+        phase = bool(core.last_heartbeat_s), bool(core.serving)
+        if phase != self._phase:
+            self._phase = phase
+            self._occurred.set()
+
+    async def wait(self, within_s: float) -> bool:
+        """Return True as soon as the phase has changed since the last call; False after this many
+        seconds."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._occurred.wait(), within_s)
+        has_occurred = self._occurred.is_set()
+        self._occurred.clear()
+        return has_occurred
+
+
+class AgentAccess:
+    """The owner of the dispatcher's port (:class:`vgrads.exchange.port.PortOwner`).
+
+    ``run``: prefix of its slots' names at their sites.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        clock: Clock,
+        core: Core,
+        files: Mapping[int, BagFiles],
+    ) -> None:
+        self._run, self._clock, self._core, self._files = run, clock, core, files
+
+    def _name(self, slot: str) -> str:
+        return slot.removeprefix(f"{self._run}.")
+
+    def is_revoked(self, slot: str) -> bool:
+        requested = self._core.state.slots.get(self._name(slot))
+        return requested is not None and requested.revoked
+
+    def number_of(self, agent: str) -> int:
+        number = self._core.state.by_id.get(agent)
+        return len(self._core.state.agents) if number is None else number
+
+    def check(self, message: Message) -> None:
+        check_tasks(message, self._core.state)
+
+    def revoke(self, slot: str) -> list[int]:
+        name = self._name(slot)
+        self._core.note(SlotChanged(id=name, revoked=True))
+        agents = [a for a in self._core.state.agents.values() if a.slot == name and a.here]
+        for agent in agents:
+            self._core.gone(agent, self._clock.now(), lost=True)
+        return [agent.number for agent in agents]
+
+    def not_waiting(self, agent: int) -> None:
+        self._core.waiting.pop(agent, None)
+
+    def destination(self, numbers: tuple[int, int, int], name: str) -> Path:
+        bag, task, attempt = numbers
+        tasks = self._core.state.bags[bag].tasks
+        if not (0 <= task < len(tasks) and 0 < attempt <= tasks.attempts[task]):
+            raise InputError("is an attempt that was not assigned", where=f"{bag}/{task}/{attempt}")
+        return self._files[bag].place(task, attempt, name)
+
+    def input(self, digest: str) -> Path | None:
+        return next((p for f in self._files.values() if (p := f.input(digest))), None)

@@ -8,12 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console
 
 from vgrads.api.bags.answers import results, why
-from vgrads.api.bags.results_folder import check_names, is_table
+from vgrads.api.bags.results_folder import (
+    BagResults,
+    check_names,
+    check_target,
+    is_table,
+    write_results,
+)
 from vgrads.api.bags.sites import check_places, usable_sites
 from vgrads.api.config import dispatcher_folder
 from vgrads.api.queues.sites import this_machine
@@ -26,7 +32,6 @@ from vgrads.kernel.deadline import parse_deadline
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_usd
-from vgrads.portal.cli.bags.results import check_out, write_results_of
 from vgrads.portal.cli.bags.status_text import nodes_json, status_json
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.terminal import console, table_text
@@ -361,3 +366,42 @@ def explain_task(bag_id: str, task: int, host: str) -> dict[str, Any]:
     with open_store() as store:
         row = BagStore(store.records).get(bag_id)
     return why(dispatcher_folder(row.dispatcher), row.number, task, host)
+
+
+class ResultOptions(Protocol):
+    """``out``: the folder, or the table; ``separate``: a file for what each task printed."""
+
+    @property
+    def out(self) -> Path | None: ...
+    @property
+    def separate(self) -> bool: ...
+
+
+def check_out(out: Path | None, bags: int) -> None:
+    """Raise InputError where results could not be written there, before anything runs."""
+    if out is None:
+        return
+    if bags > 1 and is_table(out):
+        raise InputError("names a table, which takes one bag", where="--out", fix="name a folder")
+    check_target(out)
+
+
+def write_results_of(row: BagEntry, how: ResultOptions, rows: Sequence[BagEntry] = ()) -> Path:
+    """Write the results of a bag; return where they are. ``rows``: all bags of the command, each of
+    which gets a folder of its own in ``out``. Without ``out`` they are in the folder of the bag,
+    with a table where the bag is not large."""
+    folder = dispatcher_folder(row.dispatcher)
+    if how.out is not None:
+        target = how.out / _folder_name(row, rows) if len(rows) > 1 else how.out
+        write_results(folder, row.number, target, how.separate)
+        return target.absolute()
+    own = folder / "bags" / f"{row.number:04d}" / "results"
+    own.mkdir(parents=True, exist_ok=True)
+    if BagResults(folder, row.number).may_have_table:
+        write_results(folder, row.number, own)
+    return own
+
+
+def _folder_name(row: BagEntry, rows: Sequence[BagEntry]) -> str:
+    alike = sum(other.name == row.name for other in rows)
+    return row.name if alike == 1 and not row.name.startswith(".") else row.id
