@@ -76,4 +76,4 @@ def test_a_dispatcher_that_is_interrupted_before_it_begins_requests_nothing(
     work = BagWork(tmp_path / "d", HERE, "bag-x", lambda: ControlRequests(new=[0]), own=True)
     request_(work)
     ended = work.carry_out()
-    assert ended.ended_early and not ended.manager.state.slots
+    assert ended.unfinished == "interrupted" and not ended.manager.state.slots

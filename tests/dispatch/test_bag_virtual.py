@@ -99,7 +99,7 @@ def begun(tmp_path, monkeypatch):
         lambda: ControlRequests(new=[0]),
         lambda payload: payload["bags"][0]["done"] > 50 and stopped.end(),
     )
-    assert stopped.carry_out().ended_early
+    assert stopped.carry_out().unfinished == "interrupted"
     return folder, catalog
 
 
@@ -110,7 +110,7 @@ def test_a_bag_that_was_stopped_goes_on_with_what_was_done(begun):
     assert not any(agent.here for agent in before.agents.values())
     assert all(slot.ended for slot in before.slots.values())
     ended = VirtualBagWork(folder, catalog, "bag-x", lambda: ControlRequests(new=[0])).carry_out()
-    assert not ended.ended_early
+    assert not ended.unfinished
     state = read_state(folder / "journal")
     state.check()
     assert state.bags[0].tasks.counts[2] == 300

@@ -229,7 +229,7 @@ def test_a_bag_that_is_continued_counts_from_its_submission_and_what_was_paid(tm
     document = bag(budget_usd=12, deadline="1h", runtime_s=2, parameters=many)
     world = World(tmp_path, cloud(), document)
     world.run(end_at=40)
-    assert world.outcome.ended_early
+    assert world.outcome.unfinished == "interrupted"
     before_usd, due_s = world.spent_usd, world.goal()["due_s"]
     before = {name: world.goal()[name] for name in ("promises", "nodes_over_time")}
     assert before_usd > 0.0

@@ -16,7 +16,7 @@ from typing import Any
 from vgrads.api.bags.answers import results
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_and_reuse
-from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
+from vgrads.api.bags.virtual import VirtualBagWork, choose_clock
 from vgrads.api.config import make_home
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
@@ -139,8 +139,8 @@ def run_bag(
         earlier = () if how.rerun else _earlier_bags(runs, document.name)
         _store(document, source, catalog, place, earlier)
         work = _work(place, catalog, run, how)
-        ended = _in_thread(work)
-    return _result(document.name, place, _why(ended))
+        unfinished = _in_thread(work)
+    return _result(document.name, place, unfinished)
 
 
 def _earlier_bags(runs: Path, name: str) -> Iterator[EarlierBag]:
@@ -185,29 +185,21 @@ def _work(folder: Path, catalog: Catalog, run: str, how: BagOptions) -> BagWork 
         if how.on_status is not None and status["bags"]:
             how.on_status({**status["bags"][_NUMBER], "nodes": status["host_count"]})
 
-    around = (run, ControlRequests, watch, Rules(policy=how.policy))
-    simulated = simulated_part(catalog, folder)
-    if simulated is not None:
-        return VirtualBagWork(folder, simulated, *around)
-    return BagWork(folder, catalog, *around, own=True)
+    rules = Rules(policy=how.policy)
+    return choose_clock(BagWork(folder, catalog, run, ControlRequests, watch, rules, own=True))
 
 
-def _in_thread(work: BagWork | VirtualBagWork) -> Any:
+def _in_thread(work: BagWork | VirtualBagWork) -> str:
     """Carry out in a thread: a notebook has an event loop of its own in this one. Ctrl-C releases
-    the nodes first."""
+    the nodes first. Return why work is left; empty where none is."""
     with ThreadPoolExecutor(1, "vgrads-bag") as pool:
         ended: Future[Any] = pool.submit(work.carry_out)
         try:
-            return ended.result()
+            return str(ended.result().unfinished)
         except KeyboardInterrupt:
             work.end()
             ended.result()
             raise
-
-
-def _why(ended: Any) -> str:
-    """Why the work ended before the bag did; empty where the bag is closed."""
-    return str(ended.hopeless or ("interrupted" if ended.ended_early else ""))
 
 
 def _result(name: str, folder: Path, reason: str) -> BagResult:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from vgrads.api.bags.execution import ControlRequests, Watch
+from vgrads.api.bags.execution import BagWork, ControlRequests, Watch
 from vgrads.api.bags.served import idle
 from vgrads.api.bags.sites import places_of
 from vgrads.api.queues.history_files import open_history
@@ -64,12 +64,27 @@ def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
     return replace(catalog, sites=sites) if all_simulated(sites) else None
 
 
+def choose_clock(work: BagWork) -> BagWork | VirtualBagWork:
+    """Return the work as it is, or in virtual time where its bags may use simulated sites only."""
+    simulated = simulated_part(work.catalog, work.folder)
+    if simulated is None:
+        return work
+    return VirtualBagWork(
+        work.folder, simulated, work.run, work.control_requests, work.watch, work.rules
+    )
+
+
 @dataclass(frozen=True)
 class SimulatedBags:
     """Result of a dispatcher in virtual time."""
 
-    ended_early: bool
+    interrupted: bool
     hopeless: str
+
+    @property
+    def unfinished(self) -> str:
+        """Return why it ended before the work was done; empty where all is done."""
+        return self.hopeless or ("interrupted" if self.interrupted else "")
 
 
 @dataclass

@@ -47,9 +47,9 @@ class Dispatcher:
         self._ended = True
 
     @property
-    def ended_early(self) -> bool:
-        """Return True where it was ended or left before the work was done."""
-        return self._ended or self._left
+    def unfinished(self) -> str:
+        """Return why it ended before the work was done; empty where all is done."""
+        return self._hopeless or ("interrupted" if self._ended or self._left else "")
 
     @property
     def hopeless(self) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.retries import NotRetriableError, count_retriable
 from vgrads.api.bags.reuse import MOST_EARLIER, EarlierBag, is_recorded, record_and_reuse
-from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
+from vgrads.api.bags.virtual import VirtualBagWork, choose_clock
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
@@ -118,23 +118,26 @@ class Crew:
         bags = BagStore(self.store.records)
         folder = dispatcher_folder(self.dispatcher)
         with exclusive(folder):
-            virtual = simulated_part(self.catalog, folder)
-            how = (self.dispatcher, self._wishes, self._save_status, self.rules)
-            if virtual is not None:
-                self._work = VirtualBagWork(folder, virtual, *how)
-            else:
-                self._work = BagWork(
-                    folder, self.catalog, *how, extension=self._advertiser(folder), own=self.own
-                )
+            work = BagWork(
+                folder,
+                self.catalog,
+                self.dispatcher,
+                self._wishes,
+                self._save_status,
+                self.rules,
+                extension=self._advertiser(folder),
+                own=self.own,
+            )
+            self._work = choose_clock(work)
             try:
                 with self._signals():
                     ended = self._work.carry_out()
             except BaseException:
                 bags.set_state(self.dispatcher, "interrupted")
                 raise
-        if ended.ended_early or ended.hopeless:
+        if ended.unfinished:
             _when_reached(self.store, lambda: bags.set_state(self.dispatcher, "interrupted"))
-        return ended.hopeless or ("interrupted" if ended.ended_early else "")
+        return ended.unfinished
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
         """Return the publisher of the dispatcher's state to pools, where one of its bags allows
