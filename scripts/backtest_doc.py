@@ -1,7 +1,7 @@
 """Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``.
 
 Its text is ``scripts/backtest_doc.md``, where marks stand for the tables that are made here; the
-tables of the benchmarks in ``benchmarks/waits`` are part of the text.
+tables of the studies in ``vgrads_studies.waits`` are part of the text.
 With ``VGRADS_KEEP=FILE`` every result is appended to a file as it comes, and not worked out again.
 """
 

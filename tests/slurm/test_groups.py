@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from vgrads_studies.promises.group_promises import bins_of, is_right, questions
 
-from benchmarks.slurm.bench_group_promises import bins_of, is_right, questions
 from vgrads.api.slurm.groups import GroupPromises, split_runs, summarize
 from vgrads.api.slurm.records import FIRST_ID
 from vgrads.api.slurm.table import JobTable

@@ -3,7 +3,7 @@
 Nobody states the graph of a group. Its jobs arrive as the program that submits them goes on, so the
 promise comes from earlier runs of the group: how many jobs of each name there were, how long they
 ran, and how long each run took from the moment when as much work was left. The backtest is
-``benchmarks/slurm/bench_group_promises.py``.
+``studies/vgrads_studies/promises/group_promises.py``.
 """
 
 from __future__ import annotations

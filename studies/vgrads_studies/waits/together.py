@@ -1,4 +1,4 @@
-"""Do several jobs come together as foretold? ``python benchmarks/waits/bench_together.py LOGS…
+"""Do several jobs come together as foretold? ``python -m vgrads_studies.waits.together LOGS…
 [--jobs 20000] [--sample 500]``
 
 Pairs and fours of real jobs that one user submitted within five minutes, of any shapes and of one
@@ -11,11 +11,11 @@ standard errors.
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from vgrads.kernel.text_table import pad
 from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import freeze_state
+from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 
@@ -75,15 +76,19 @@ def groups_of(log: JobLog, size: int, alike: bool) -> list[list[int]]:
 
 
 def predict(
-    log: JobLog, groups: list[list[int]], existing: bool, step: int
+    log: JobLog, groups: list[list[int]], names_user: bool, step: int
 ) -> Iterator[np.ndarray]:
     """Of each group, in the order of time: P(each starts within T)."""
-    passing = HistoryReplay(log, make_predictor(Settings(method="state", knows_user=existing), log))
+    passing = HistoryReplay(
+        log, make_predictor(Settings(method="state", knows_user=names_user), log)
+    )
     for rows in groups:
         at_s = float(log.submit_s[rows[0]])
         passing.to(float(np.nextafter(at_s, -np.inf)))
-        asker = JobArrival(user=int(log.user[rows[0]])) if existing else NOBODY
-        forecast = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), asker)
+        asker = JobArrival(user=int(log.user[rows[0]])) if names_user else NOBODY
+        forecast = freeze_state(
+            cast(StatePredictor, passing.predictor), at_s, float(log.submit_s[0]), asker
+        )
         yield np.array(
             [
                 forecast.probability(
@@ -147,4 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """Forecasts that see the queue as its site lists it, against full knowledge of the log.
 
-    python benchmarks/waits/bench_present.py LOG.swf.gz [LOG…] [--questions 200] [--seed 1]
+    python -m vgrads_studies.waits.present LOG.swf.gz [LOG…] [--questions 200] [--seed 1]
 
 At random instants of a log a job asks for its wait. *full*: by the whole log until then, in which
 also the jobs that wait are history, as in backtests. *snapshot*: by a history of the jobs that had

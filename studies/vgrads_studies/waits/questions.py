@@ -1,4 +1,4 @@
-"""Are answers right as they are asked? ``python benchmarks/waits/bench_questions.py LOGS…
+"""Are answers right as they are asked? ``python -m vgrads_studies.waits.questions LOGS…
 [--jobs 20000] [--sample 2000] [--known] [--without-requests]``
 
 Every log is replayed; before a random sample of its submissions the forecast is frozen and asked,
@@ -11,11 +11,11 @@ what happened). The forecast is also the one that a command learns for a single 
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser, Namespace
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from vgrads.qbets.backtest import pinball
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import StateForecast, freeze_state
+from vgrads.qbets.state_predictor import StatePredictor
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 
@@ -72,13 +73,15 @@ def _ask(log: JobLog, passing: HistoryReplay, rows: np.ndarray, answers: Answers
         at_s = float(log.submit_s[row])
         passing.to(float(np.nextafter(at_s, -np.inf)))
         queue = JobArrival(queue=int(log.queue[row]))
-        existing = freeze_state(passing.predictor, at_s, float(log.submit_s[0]), queue)
-        floor = existing.floor if isinstance(existing, StateForecast) else existing
+        forecast = freeze_state(
+            cast(StatePredictor, passing.predictor), at_s, float(log.submit_s[0]), queue
+        )
+        floor = forecast.floor if isinstance(forecast, StateForecast) else forecast
         shape = (int(log.procs[row]), float(log.request_s[row]))
-        for name, item in (("ours", existing), ("qbets", floor)):
+        for name, item in (("ours", forecast), ("qbets", floor)):
             bounds = item.bounds(*shape, [0.5, 0.95])
             answers[name].append([*bounds, *item.probability(*shape, WITHIN_S)])
-    return rows.tolist()
+    return [int(row) for row in rows]
 
 
 def _calibration_error(chances: np.ndarray, happened: np.ndarray) -> float:
@@ -110,4 +113,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

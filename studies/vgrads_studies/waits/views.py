@@ -1,6 +1,6 @@
 """Bounds by what a history shows of its queue: are they right in each view?
 
-    python benchmarks/waits/bench_views.py LOG.swf.gz [LOG…] [--jobs N] [--views full,ended]
+    python -m vgrads_studies.waits.views LOG.swf.gz [LOG…] [--jobs N] [--views full,ended]
         [--as known] [--groups] [--cut 14]
 
 Each log is replayed once for each view (:data:`vgrads.qbets.views.VIEWS`), with questions as users
@@ -33,12 +33,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from vgrads_studies.waits.coverage import (
-    FEWEST_REPORTED,
-    GroupCoverage,
-    GroupReport,
-    group_report,
-)
 
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import HistorySource
@@ -53,6 +47,12 @@ from vgrads.qbets.views import ENDED, FULL, VIEWS
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 from vgrads.traces.swf import write_swf
+from vgrads_studies.waits.coverage import (
+    FEWEST_REPORTED,
+    GroupCoverage,
+    GroupReport,
+    group_report,
+)
 
 LEVELS = (0.5, 0.75, 0.9, 0.95)
 HIGH = (0.9, 0.95)

@@ -1,5 +1,5 @@
 """Does a warning appear when bounds are missed, and only then? ``python
-benchmarks/waits/bench_scores.py LOGS… [--every 12]``
+-m vgrads_studies.waits.scores LOGS… [--every 12]``
 
 A forecast for each job as it is submitted (the bounds of a backtest), scored every so many hours by
 what a history shows then: one with the jobs that wait and run, and one of ended jobs alone. The

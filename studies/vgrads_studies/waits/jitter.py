@@ -1,5 +1,5 @@
 """By how much does an answer move when it was learned one job earlier, or before the newest anchor?
-``python benchmarks/waits/bench_jitter.py LOGS… [--instants 40]``
+``python -m vgrads_studies.waits.jitter LOGS… [--instants 40]``
 
 At random instants of each log a forecast is learned, and a second one from one submission less; and
 at the newest of its anchors, where models and correction are learned anew, one from just before and
@@ -11,7 +11,6 @@ that moves by more than .05.
 
 from __future__ import annotations
 
-import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
 from dataclasses import replace
@@ -80,4 +79,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -10,7 +10,7 @@ submission, and at an instant within the run.
 A promise is right if, in each fifth of the promised probability, the promised and the observed
 share differ by at most .05 and two standard errors.
 
-    python benchmarks/slurm/bench_group_promises.py --groups 4000
+    python -m vgrads_studies.promises.group_promises --groups 4000
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
-from vgrads_studies.promises.reliability import Bin, compare
-from vgrads_studies.report import markdown_table
 
 from vgrads.api.slurm.groups import GroupPromises
 from vgrads.api.slurm.table import JobTable
 from vgrads.kernel.streams import stream
+from vgrads_studies.promises.reliability import Bin, compare
+from vgrads_studies.report import markdown_table
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 TOLERANCE = 0.05
@@ -46,7 +46,7 @@ KINDS = ("chain", "fan", "layers")
 
 
 @dataclass(frozen=True)
-class Shape:
+class GroupShape:
     """A group: the jobs of its stages, their run times, and what varies from run to run.
 
     ``widths``: jobs of each stage; ``middle_s``: median run time of each stage's jobs in seconds;
@@ -75,7 +75,7 @@ class SimulatedJob:
 
 
 @dataclass(frozen=True)
-class Question:
+class GroupQuestion:
     """A promise, when it was given, and whether the deadline was met."""
 
     kind: str
@@ -85,7 +85,7 @@ class Question:
     met: bool
 
 
-def draw_shape(rng: Generator) -> Shape:
+def draw_shape(rng: Generator) -> GroupShape:
     """Return a random group."""
     kind = KINDS[rng.integers(len(KINDS))]
     if kind == "chain":
@@ -94,7 +94,7 @@ def draw_shape(rng: Generator) -> Shape:
         widths = [1, int(np.exp(rng.uniform(np.log(4), np.log(80)))), 1]
     else:
         widths = [int(rng.integers(1, 16)) for _ in range(rng.integers(2, 6))]
-    return Shape(
+    return GroupShape(
         kind=kind,
         widths=tuple(widths),
         middle_s=tuple(float(rng.lognormal(np.log(300.0), 1.0)) for _ in widths),
@@ -107,7 +107,7 @@ def draw_shape(rng: Generator) -> Shape:
     )
 
 
-def simulate_run(shape: Shape, rng: Generator) -> list[SimulatedJob]:
+def simulate_run(shape: GroupShape, rng: Generator) -> list[SimulatedJob]:
     """Run a group once: first come, first served, on its cores, which are there after a wait."""
     stages = _jobs_of(shape, rng)
     parents = _parents(shape, [len(stage) for stage in stages], rng)
@@ -138,7 +138,7 @@ def simulate_run(shape: Shape, rng: Generator) -> list[SimulatedJob]:
     return sorted(jobs, key=lambda job: job.submit_s)
 
 
-def _jobs_of(shape: Shape, rng: Generator) -> list[list[float]]:
+def _jobs_of(shape: GroupShape, rng: Generator) -> list[list[float]]:
     """Return the run times of a run's jobs, by stage."""
     run = rng.normal(0.0, shape.run_spread)
     size = rng.normal(0.0, shape.width_spread)
@@ -151,7 +151,7 @@ def _jobs_of(shape: Shape, rng: Generator) -> list[list[float]]:
 
 
 def _parents(
-    shape: Shape, counts: Sequence[int], rng: Generator
+    shape: GroupShape, counts: Sequence[int], rng: Generator
 ) -> dict[tuple[int, int], list[tuple[int, int]]]:
     """Return what each job, (stage, place), needs: in layers one to three jobs of the stage before,
     else all of them."""
@@ -215,7 +215,7 @@ def duration_s(run: Sequence[SimulatedJob]) -> float:
     return max(job.end_s for job in run)
 
 
-def questions(number: int, seed: int) -> list[Question]:
+def questions(number: int, seed: int) -> list[GroupQuestion]:
     """Run one random group, and return what was promised for its last run."""
     rng = stream(seed, "group", number)
     shape = draw_shape(rng)
@@ -232,7 +232,7 @@ def questions(number: int, seed: int) -> list[Question]:
         del stops["within"]  # it is over by then
     promises = history.play(run, deadline_s, list(stops.values()))
     return [
-        Question(shape.kind, shape.earlier, at, share, end_s <= deadline_s)
+        GroupQuestion(shape.kind, shape.earlier, at, share, end_s <= deadline_s)
         for at, share in zip(stops, promises, strict=True)
     ]
 
@@ -242,14 +242,14 @@ def is_right(part: Bin) -> bool:
     return abs(part.gap) <= TOLERANCE + 2 * part.error
 
 
-def bins_of(rows: Sequence[Question]) -> tuple[Bin, ...]:
+def bins_of(rows: Sequence[GroupQuestion]) -> tuple[Bin, ...]:
     """Return the fifths of the promised probability."""
     pairs = [(row.promised, float(row.met)) for row in rows if row.promised is not None]
     promised, met = np.array(pairs).T
     return compare(promised, met, EDGES).bins
 
 
-def selections(rows: Sequence[Question]) -> dict[str, list[Question]]:
+def selections(rows: Sequence[GroupQuestion]) -> dict[str, list[GroupQuestion]]:
     """Return the questions by instant, number of earlier runs, and shape of the graph."""
     parts = {
         "at the start": [row for row in rows if row.at == "start"],
