@@ -122,7 +122,7 @@ class Plan:
     """The decision for a whole set. ``lacking``: why a plan is not feasible, or its promise below
     the request; ``dropped``: workflows that are not in it, with the reason; ``spare_workflows``:
     number of workflows beyond the needed that must be complete in ready slots before early release;
-    ``places``: the quantile of run times that it was made for
+    ``quantile``: of the run times that it was made for
     (:class:`vgrads.planner.snapshot.Snapshot`); ``run_times``: basis of the run times of each kind
     of task; ``notes``: limitations, from its workflows' files; ``done``: tasks that an earlier run
     completed and that the plan omits; ``expected_usd``, ``expected_hours``: money and

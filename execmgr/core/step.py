@@ -1,4 +1,4 @@
-"""The core of execution: ``step(book, state, event) → (state, commands)``, pure.
+"""The core of execution: ``step(execution, state, event) → (state, commands)``, pure.
 
 A replica starts when its slot is ready, its inputs are at the site, processors are free, enough
 time is left before the ends of its slot and the deadline, and it delays no earlier replica of the
