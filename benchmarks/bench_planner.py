@@ -32,7 +32,7 @@ from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, Link, NodeType, Site, load_catalog
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -277,7 +277,7 @@ def bench_heft() -> None:
             queue="",
             kind="dedicated",
             procs=1,
-            curve=certain_from(0.0),
+            curve=make_certain_curve(0.0),
             end_s=1e9,
             shared=f"n{n}",
             speed=s,

@@ -26,7 +26,7 @@ from vgrads.qbets.predictor import Settings
 from vgrads.qbets.replay import queue_events
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.varq import Reservation, trajectory
+from vgrads.vgrid.varq import Reservation, evaluate_trajectory
 
 QUANTILE = CONFIDENCE = 0.95
 
@@ -172,7 +172,7 @@ def answers() -> None:
     chance_s = (time.perf_counter() - begin) / rounds
     begin = time.perf_counter()
     for _ in range(20):
-        trajectory(
+        evaluate_trajectory(
             existing, Reservation(procs=16, walltime_s=7200.0, start_by_s=21600.0, probability=0.9)
         )
     path_s = (time.perf_counter() - begin) / 20

@@ -20,7 +20,7 @@ from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
 from vgrads.vgrid.procure import procure
 from vgrads.vgrid.request_text import parse_request
-from vgrads.vgrid.varq import Reservation, trajectory
+from vgrads.vgrid.varq import Reservation, evaluate_trajectory
 
 DATA = Path(__file__).parent.parent / "data" / "histories"
 QUEUES, CLOUDS = 50, 10
@@ -56,10 +56,10 @@ def in_sequence(forecast: QueueForecast, reservation: Reservation) -> np.ndarray
 
 def bench_trajectory(forecast: QueueForecast, name: str) -> None:
     reservation = Reservation(procs=8, walltime_s=7200.0, start_by_s=DAY_S, probability=0.9)
-    path = trajectory(forecast, reservation)
+    path = evaluate_trajectory(forecast, reservation)
     same = np.allclose(path.probabilities, in_sequence(forecast, reservation))
     ours, plain = (
-        best_of(lambda: trajectory(forecast, reservation)),
+        best_of(lambda: evaluate_trajectory(forecast, reservation)),
         best_of(lambda: in_sequence(forecast, reservation), 2),
     )
     print(

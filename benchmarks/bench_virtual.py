@@ -25,9 +25,9 @@ from vgrads.execmgr.runner import Runner, RunnerSetup
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import make_plan
 from vgrads.planner.snapshot import Snapshot
-from vgrads.planner.uses import slot_uses
+from vgrads.planner.uses import derive_slot_uses
 from vgrads.simulator.cloud import CloudRegion
-from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.vgrid.slot import Slot, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -59,7 +59,7 @@ def offers(count: int, sites: int, procs: int) -> tuple[Slot, ...]:
             queue="",
             kind="cloud",
             procs=procs,
-            curve=certain_from(1.0),
+            curve=make_certain_curve(1.0),
             end_s=1e5,
             shared=f"s{n}",
         )
@@ -94,7 +94,7 @@ def mixed_plan(count: int) -> ExecutionPlan:
         for p in plan.placements[::3]
     )
     placements = plan.placements + replicas
-    uses = slot_uses(snapshot, placements)
+    uses = derive_slot_uses(snapshot, placements)
     return make_execution(
         replace(plan, placements=placements, uses=uses, spare_workflows=spare), snapshot
     )

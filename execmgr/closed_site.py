@@ -13,7 +13,7 @@ from dataclasses import replace
 from vgrads.drivers.api import Driver, SlotSpec, SlotState, SlotStatus
 from vgrads.kernel.clock import Clock
 from vgrads.vgrid.catalog import Site
-from vgrads.vgrid.closures import Availability, availability_of
+from vgrads.vgrid.closures import Availability, find_availability
 
 _ROUNDED_S = 90.0  # by which batch systems and their drivers lengthen a wall time
 _LEAST_S = 60.0  # that a slot must last
@@ -36,7 +36,7 @@ class ClosedSite:
             return
         now_s = self._clock.now()
         queue = spec.queue if self._site.queues else ""
-        availability = availability_of(self._site, queue, self._zero_s + now_s)
+        availability = find_availability(self._site, queue, self._zero_s + now_s)
         if self._site.kind == "batch":
             timed = self._delayed(spec, availability, now_s)
         else:

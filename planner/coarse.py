@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from vgrads.planner.phases import Phase, Steps, free_slots
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum, put_whole
+from vgrads.planner.placement.pack import find_cheapest_packing, pack_batch, pack_minimum, put_whole
 from vgrads.planner.placement.packing import MOST_WORK, Packing
 from vgrads.planner.placement.single_slot import SingleSlotPlacements
 from vgrads.vgrid.slot import Slot
@@ -166,7 +166,7 @@ def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | None:
     names, left_usd = _missing_then_weakest(draft), workflow_set.most_usd - draft.cost_usd
 
     def tried(size: int) -> tuple[_Rank, Packing | None]:
-        packing = cheapest(draft, names[:size], size, paid, left_usd)
+        packing = find_cheapest_packing(draft, names[:size], size, paid, left_usd)
         with draft.trial():
             if put_whole(draft, packing) < size:
                 full.append(size)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from vgrads.kernel.units import format_usd
-from vgrads.planner.obstacles import alone_too_slow, obstacle_of, unplaced_of
+from vgrads.planner.obstacles import explain_slowness, find_obstacle, find_unplaced
 from vgrads.planner.phases import free_slots
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.mapping import Candidate, candidates, place_workflow
+from vgrads.planner.placement.mapping import Candidate, list_candidates, place_workflow
 from vgrads.planner.placement.replicate import window_end
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.probability import WorkflowOutcome
@@ -56,10 +56,10 @@ def draft_of(snapshot: Snapshot, placements: Sequence[Placement], uses: Sequence
     return draft
 
 
-def with_evidence(snapshot: Snapshot, plan: Plan) -> Plan:
+def add_evidence(snapshot: Snapshot, plan: Plan) -> Plan:
     """Return the plan with the evidence in its reasons, and with the workflows that are not in it;
     of large plans only the latter, and less exactly."""
-    unplaced = unplaced_of(snapshot, plan)
+    unplaced = find_unplaced(snapshot, plan)
     small = len(plan.placements) <= _MOST_PLACED
     reserved = replace(snapshot, quantile=plan.quantile)
     draft = draft_of(reserved, plan.placements, plan.uses) if small else None
@@ -116,7 +116,7 @@ class _Replica:
         for site in dict.fromkeys(slot.site for slot in draft.snapshot.slots):
             limit_s = window_end(draft, p.task_key, site)
             there = [slot for slot in draft.snapshot.slots if slot.site == site]
-            for option in candidates(draft, p.task_key, there, limit_s):
+            for option in list_candidates(draft, p.task_key, there, limit_s):
                 slot = option.placement.slot
                 if slot not in best or option.probability > best[slot].probability:
                     best[slot] = option
@@ -172,7 +172,7 @@ def _dropped(
 
 
 def _why_dropped(snapshot: Snapshot, plan: Plan, workflow: Workflow, draft: Draft | None) -> str:
-    obstacle = obstacle_of(workflow, snapshot)
+    obstacle = find_obstacle(workflow, snapshot)
     if obstacle:
         return obstacle
     enough = (
@@ -197,6 +197,6 @@ def _why_dropped(snapshot: Snapshot, plan: Plan, workflow: Workflow, draft: Draf
                 )
             more = f"; with it the plan would cost {format_usd(would_usd)}"
             return (enough if plan.meets_request else "it would not raise the promise") + more
-    slow = alone_too_slow(workflow, snapshot)
+    slow = explain_slowness(workflow, snapshot)
     full = "room: the slots that the plan leaves hold no further workflow by the deadline"
     return slow or (f"{enough}; {full}" if plan.meets_request else full)

@@ -141,14 +141,14 @@ def explain_text(payload: Json) -> str:
             f"{format_count(replica['procs'], 'processor')}, succeeds with probability "
             f"{replica['probability']:.3f}."
         )
-        lines += [f"    {line}" for line in why(replica["why"], replica)]
+        lines += [f"    {line}" for line in explain_reason(replica["why"], replica)]
     if payload.get("rivals"):
         lines.append("Other plans, and why they were not taken, in the scenarios of the choice:")
         lines += [f"  {rival['rule']}: {rival['why']}." for rival in payload["rivals"]]
     return "\n".join(lines)
 
 
-def why(reason: Json | None, replica: Json) -> list[str]:
+def explain_reason(reason: Json | None, replica: Json) -> list[str]:
     """Return the record of a placement as text."""
     if reason is None:
         return ["The plan records no reason."]

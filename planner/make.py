@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from vgrads.planner.effort import UNIT, Effort
-from vgrads.planner.obstacles import lacking_of, too_dear
+from vgrads.planner.obstacles import explain_cost, explain_lacking
 from vgrads.planner.phases import run_phases
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.plan import Plan, Promise
 from vgrads.planner.policies import make_draft, make_pipeline
-from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.promise.reported import add_promise
 from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
-from vgrads.planner.uses import slot_uses
+from vgrads.planner.uses import derive_slot_uses
 from vgrads.workflows.sets import WorkflowSet
 
 
@@ -145,16 +145,16 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
         tighter = replace(snapshot, workflow_set=replace(workflow_set, budget_usd=left_usd))
         plan = _by_policy(tighter, options, judged)
         if enough and plan.scheduled < workflow_set.needed:
-            plan = replace(plan, lacking=too_dear(plan, workflow_set, would_usd))
+            plan = replace(plan, lacking=explain_cost(plan, workflow_set, would_usd))
     return plan
 
 
 def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
     plan = _from_phases(snapshot, options)
-    simulated = with_promise(snapshot, plan)
+    simulated = add_promise(snapshot, plan)
     if options.probability == "paper" and not judged:
         simulated = replace(simulated, promise=plan.promise)
-    lacking = lacking_of(snapshot, simulated)
+    lacking = explain_lacking(snapshot, simulated)
     return replace(simulated, feasible=not lacking, lacking=lacking)
 
 
@@ -176,7 +176,7 @@ def _from_phases(snapshot: Snapshot, options: Options) -> Plan:
         lacking="",
         promise=_computed(draft),
         placements=placements,
-        uses=slot_uses(snapshot, placements),
+        uses=derive_slot_uses(snapshot, placements),
         phases=phases,
         reasons={key: why for key, why in draft.reasons.items() if key in probabilities},
         quantile=snapshot.quantile,

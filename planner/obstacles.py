@@ -31,14 +31,14 @@ _LATER = 1000.0  # multiple of the deadline within which every workflow ends tha
 _LATE_START = "time: every slot that holds the workflows is certain to start too late"
 
 
-def lacking_of(snapshot: Snapshot, plan: Plan) -> str:
+def explain_lacking(snapshot: Snapshot, plan: Plan) -> str:
     """Return why the minimum is not placed, as text; empty if it is."""
     workflow_set = snapshot.workflow_set
     missing = workflow_set.needed - plan.scheduled
     if missing <= 0:
         return "" if plan.promise.probability > 0 else _LATE_START
-    unplaced = unplaced_of(snapshot, plan)
-    obstacles = {id(w.tasks): obstacle_of(w, snapshot) for w in _distinct(unplaced)}
+    unplaced = find_unplaced(snapshot, plan)
+    obstacles = {id(w.tasks): find_obstacle(w, snapshot) for w in _distinct(unplaced)}
     possible = [w for w in unplaced if not obstacles[id(w.tasks)]]
     if len(possible) < missing:
         reason = next(filter(None, obstacles.values()))
@@ -52,7 +52,7 @@ def _cannot(workflow_set: WorkflowSet, missing: int, reason: str) -> str:
     return f"{missing} of the {needed} needed cannot be placed: {reason}"
 
 
-def unplaced_of(snapshot: Snapshot, plan: Plan) -> list[Workflow]:
+def find_unplaced(snapshot: Snapshot, plan: Plan) -> list[Workflow]:
     """Return the workflows that are not in a plan."""
     placed = {p.workflow for p in plan.placements}
     return [w for w in snapshot.workflow_set.workflows if w.name not in placed]
@@ -63,7 +63,7 @@ def _distinct(workflows: Sequence[Workflow]) -> list[Workflow]:
     return list({id(w.tasks): w for w in reversed(workflows)}.values())[::-1]
 
 
-def too_dear(plan: Plan, workflow_set: WorkflowSet, would_usd: float) -> str:
+def explain_cost(plan: Plan, workflow_set: WorkflowSet, would_usd: float) -> str:
     """Return why the minimum is not placed if that would exceed the budget on average."""
     missing = workflow_set.needed - plan.scheduled
     return _cannot(
@@ -122,10 +122,10 @@ def _refused(plan: Plan) -> Iterator[dict[str, float]]:
 def _too_slow(workflows: Sequence[Workflow], snapshot: Snapshot) -> str:
     """Return that one of the workflows, alone in all slots, would be done too late; empty if each
     would be done in time, or if that takes too long to decide."""
-    return next(filter(None, (alone_too_slow(w, snapshot) for w in _distinct(workflows))), "")
+    return next(filter(None, (explain_slowness(w, snapshot) for w in _distinct(workflows))), "")
 
 
-def alone_too_slow(workflow: Workflow, snapshot: Snapshot) -> str:
+def explain_slowness(workflow: Workflow, snapshot: Snapshot) -> str:
     """Return that a workflow that has all slots alone would be done too late; empty if not."""
     size = len(workflow.tasks)
     if size > _MOST_TRIED or size * len(snapshot.slots) > _MOST_WORK:
@@ -198,7 +198,7 @@ def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
     return f"task '{task.id}' needs more at once than any slot on offer has"
 
 
-def obstacle_of(workflow: Workflow, snapshot: Snapshot) -> str:
+def find_obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
     """Return the obstacle that excludes a workflow even if it had every slot alone; empty if none
     is found without placing it."""
     if not snapshot.slots:
@@ -241,7 +241,7 @@ def _two_durations(first_s: float, second_s: float) -> tuple[str, str]:
     return texts if texts[0] != texts[1] else (f"{first_s:.6g} s", f"{second_s:.6g} s")
 
 
-def shortfall_of(snapshot: Snapshot, plan: Plan) -> str:
+def explain_shortfall(snapshot: Snapshot, plan: Plan) -> str:
     """Return the limits that keep the promise of a feasible plan below the requested probability,
     as text: each of which a larger amount alone suffices (``plan.relaxations``), or at least raises
     it."""

@@ -12,16 +12,16 @@ from vgrads.kernel.streams import stream
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.reported import FRESH
 from vgrads.planner.promise.rollout import SimulatedPlan, rollout
-from vgrads.planner.replan import Progress, enough_is_done, plan_as_it_stays, remainder_of
+from vgrads.planner.replan import Progress, enough_is_done, make_remainder, plan_as_it_stays
 from vgrads.planner.snapshot import Snapshot, TaskKey
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import EXACT
 
 _MOST_SCENARIOS = 4096
 """Without any success in so many scenarios, a promise may be impossible."""
 _AT_BEST = 0.05
-_NEVER = certain_from(0.0, 0.0)
+_NEVER = make_certain_curve(0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Outlook:
     possible: bool = True
 
 
-def promise_now(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
+def compute_promise(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlook:
     """Return the current promise if the plan continues unchanged."""
-    left = remainder_of(plan, snapshot, progress, lambda _: ())
+    left = make_remainder(plan, snapshot, progress, lambda _: ())
     if left is not None:
         return _outlook(left.snapshot, plan_as_it_stays(plan, left, progress), progress)
     enough = enough_is_done(snapshot, progress)
@@ -104,7 +104,9 @@ def _at_best(remainder: Snapshot) -> Snapshot:
     slots = tuple(
         replace(
             slot,
-            curve=certain_from(slot.curve.reaches_s(_AT_BEST)) if slot.curve.best > 0 else _NEVER,
+            curve=make_certain_curve(slot.curve.reaches_s(_AT_BEST))
+            if slot.curve.best > 0
+            else _NEVER,
             up=1.0,
             task_failure=0.0,
         )

@@ -186,7 +186,7 @@ class Plan:
         ]
 
 
-def in_queue_order(uses: Iterable[SlotUse]) -> tuple[SlotUse, ...]:
+def order_by_queue(uses: Iterable[SlotUse]) -> tuple[SlotUse, ...]:
     """Return the same uses, in the order of their offers, with no free slot of a queue requested
     after a later one of that queue.
 
@@ -206,7 +206,7 @@ def in_queue_order(uses: Iterable[SlotUse]) -> tuple[SlotUse, ...]:
     return tuple(reversed(results))
 
 
-def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
+def order_replicas(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placement]:
     """Return the order in which slots start replicas: by planned start and end, and tasks of zero
     length after their parents."""
     rows = list(placements)
@@ -225,8 +225,8 @@ def in_order(placements: Iterable[Placement], snapshot: Snapshot) -> list[Placem
 def order_keys(
     *, start_s: Floats, end_s: Floats, rank: Ints, turn: Ints, replica: Ints
 ) -> tuple[Ints | Floats, ...]:
-    """Return the keys of :func:`in_order` for ``np.lexsort``: the last one counts first. ``rank``:
-    position of the task in its workflow, ``turn``: of the workflow among all, by name."""
+    """Return the keys of :func:`order_replicas` for ``np.lexsort``: the last one counts first.
+    ``rank``: position of the task in its workflow, ``turn``: of the workflow among all, by name."""
     return replica, turn, rank, end_s.round(6), start_s.round(6)
 
 
@@ -280,10 +280,10 @@ def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
 
 
 def _precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
-    return precedence_problems(plan.placements, snapshot)
+    return find_precedence_problems(plan.placements, snapshot)
 
 
-def precedence_problems(placements: Sequence[Placement], snapshot: Snapshot) -> list[str]:
+def find_precedence_problems(placements: Sequence[Placement], snapshot: Snapshot) -> list[str]:
     """Return a sentence for each replica that starts before its data can be available."""
     replicas: dict[TaskKey, list[Placement]] = defaultdict(list)
     for p in placements:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from vgrads.kernel.progress import progress_to, report_progress
+from vgrads.kernel.progress import report_progress, send_progress
 from vgrads.planner.effort import Effort
 from vgrads.planner.make import first_plan
 from vgrads.planner.plan import Plan, Relaxation
-from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.promise.reported import add_promise
 from vgrads.planner.search.search import search_anew
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
@@ -77,7 +77,7 @@ class _Probes:
         least = _LEAST[0] + _LEAST[1] * max((len(p.placements) for p in self._starts), default=0)
         raised = self._whole > 0.0 and part.left < least
         part.left = least if raised else part.left
-        with progress_to(None):
+        with send_progress(None):
             plan = self._planned(changed, part)
         if not raised:
             self.effort.take_back(part)
@@ -156,7 +156,7 @@ class _Probes:
     @staticmethod
     def _verified(changed: Snapshot, plan: Plan) -> Plan:
         """Return a plan with its promise in other scenarios than those that chose it."""
-        verified = with_promise(changed, plan)
+        verified = add_promise(changed, plan)
         return verified if not verified.problems(changed) else replace(verified, feasible=False)
 
 

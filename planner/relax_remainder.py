@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan, Relaxation
-from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.promise.reported import add_promise
 from vgrads.planner.relax import FEWER, SMALL, relaxations
 from vgrads.planner.replan import (
     Offers,
     Progress,
     as_paid,
     count_done,
+    make_remainder,
     plan_as_it_stays,
-    remainder_of,
 )
 from vgrads.planner.snapshot import Snapshot
 from vgrads.workflows.sets import WorkflowSet
@@ -23,7 +23,7 @@ from vgrads.workflows.sets import WorkflowSet
 _PLANNING = 0.4  # share of the effort for a plan with which the search for changes begins
 
 
-def relaxations_now(
+def find_relaxations_now(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options
 ) -> tuple[Relaxation, ...] | None:
     """Return fewer workflows, a later deadline, more money, each alone, with the promise of the run
@@ -59,7 +59,7 @@ def _of_remainder(
     def ask(changed: WorkflowSet) -> Snapshot:
         deadline_s = changed.deadline_s + progress.now_s
         request = replace(snapshot.workflow_set, deadline_s=deadline_s)
-        left = remainder_of(
+        left = make_remainder(
             replace(plan, deadline_s=deadline_s),
             replace(snapshot, workflow_set=request),
             progress,
@@ -69,11 +69,11 @@ def _of_remainder(
             raise AssertionError("a later deadline leaves nothing to be planned")
         return as_paid(left.snapshot, progress)
 
-    left = remainder_of(plan, snapshot, progress, offers)
+    left = make_remainder(plan, snapshot, progress, offers)
     if left is None:
         return ()
     remainder = as_paid(left.snapshot, progress)
-    current = with_promise(left.snapshot, plan_as_it_stays(plan, left, progress))
+    current = add_promise(left.snapshot, plan_as_it_stays(plan, left, progress))
     effort = options.begin()
     part = effort.part(_PLANNING)
     fresh = make_plan(remainder, options, part, others=(current,))

@@ -20,9 +20,9 @@ from vgrads.kernel.units import format_chance
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Placement, Plan, SlotUse
 from vgrads.planner.promise.posterior import ObservedError, PosteriorErrors, left_of, update_errors
-from vgrads.planner.promise.reported import with_promise
+from vgrads.planner.promise.reported import add_promise
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -91,7 +91,7 @@ def grow(
     InputError if the tasks do not fit the existing ones.
     """
     larger = _with_tasks(snapshot, added)
-    left = remainder_of(plan, larger, progress, offers)
+    left = make_remainder(plan, larger, progress, offers)
     fresh = make_plan(left.snapshot, _BRIEFLY) if left is not None else None
     if left is None or fresh is None or not fresh.feasible:
         return None, fresh.lacking if fresh is not None else "no time is left"
@@ -125,11 +125,11 @@ def replan(
 ) -> tuple[Amended | None, str]:
     """Return a better plan for the remainder, or None; and the numbers that decided, with whether
     the search was ended early."""
-    left = remainder_of(plan, snapshot, progress, offers)
+    left = make_remainder(plan, snapshot, progress, offers)
     if left is None:
         return None, "nothing is left to be planned"
     remainder = left.snapshot
-    current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
+    current = add_promise(remainder, plan_as_it_stays(plan, left, progress))
     staying = current.promise.probability
     effort = options.begin()
     fresh = make_plan(as_paid(remainder, progress), options, effort, others=(current,))
@@ -140,7 +140,7 @@ def replan(
             f"no plan for the remainder: {fresh.lacking}; the current plan promises "
             f"{format_chance(staying)}{ended}",
         )
-    promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
+    promised = add_promise(remainder, _where_they_run(fresh, current, progress)).promise
     gain = promised.probability - staying
     text = (
         f"the current plan promises {format_chance(staying)}, planned again "
@@ -167,16 +167,16 @@ def plan_change(
     ``plan`` and ``snapshot`` have the changed request already, ``progress`` no slots of sites that
     are not used any more. The plan so far is one of the candidates, so it stays where it is best.
     """
-    left = remainder_of(plan, snapshot, progress, offers)
+    left = make_remainder(plan, snapshot, progress, offers)
     if left is None:
         enough = float(enough_is_done(snapshot, progress))
         return Amended(plan=plan, snapshot=snapshot, reason="nothing is left"), enough, ""
     remainder = left.snapshot
-    current = with_promise(remainder, plan_as_it_stays(plan, left, progress))
+    current = add_promise(remainder, plan_as_it_stays(plan, left, progress))
     fresh = make_plan(as_paid(remainder, progress), options, options.begin(), others=(current,))
     if not fresh.feasible:
         return None, 0.0, fresh.lacking
-    promised = with_promise(remainder, _where_they_run(fresh, current, progress)).promise
+    promised = add_promise(remainder, _where_they_run(fresh, current, progress)).promise
     merged = _merged(plan, fresh, progress)
     joined = _joined(snapshot, remainder, progress)
     text = f"for the changed request, the promise is {promised.probability:.3f}"
@@ -203,7 +203,7 @@ class Remainder:
     posterior: PosteriorErrors
 
 
-def remainder_of(
+def make_remainder(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers
 ) -> Remainder | None:
     """Return the remainder; None if nothing is left."""
@@ -335,7 +335,7 @@ def _as_slot(slot: OpenSlot, now_s: float, running: Mapping[str, Sequence[TaskKe
     value = slot.use.slot
     pins = (_pin(task, value.procs) for task in running.get(value.id, ()))
     curve = (
-        certain_from(0.0)
+        make_certain_curve(0.0)
         if slot.ready
         else conditional_curve(value.curve, now_s - value.zero_s(slot.use.submit_s))
     )
@@ -364,9 +364,9 @@ def conditional_curve(curve: StartCurve, waited_s: float) -> StartCurve:
     later = curve.times_s >= waited_s
     before = 0.0 if later.all() else float(curve.probabilities[~later][-1])
     if before >= 1.0:
-        return certain_from(waited_s)
+        return make_certain_curve(waited_s)
     if not later.any():
-        return certain_from(0.0, 0.0)
+        return make_certain_curve(0.0, 0.0)
     chances = (curve.probabilities[later] - before) / (1.0 - before)
     return StartCurve(curve.times_s[later] - waited_s, np.clip(chances, 0.0, 1.0))
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from vgrads.planner.plan import Placement, SlotUse, in_queue_order
+from vgrads.planner.plan import Placement, SlotUse, order_by_queue
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.binding import priced
+from vgrads.vgrid.binding import price_request
 from vgrads.vgrid.slot import Slot
 
 
-def slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[SlotUse, ...]:
+def derive_slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[SlotUse, ...]:
     """Return the use of each slot by these replicas, requested as late as possible without loss of
     probability or of the order in its queue."""
     by_slot: dict[str, list[tuple[float, float]]] = {}
     for p in placements:
         by_slot.setdefault(p.slot, []).append((p.start_s, p.end_s))
-    return in_queue_order(_use(s, by_slot[s.id]) for s in snapshot.slots if s.id in by_slot)
+    return order_by_queue(_use(s, by_slot[s.id]) for s in snapshot.slots if s.id in by_slot)
 
 
 def _use(slot: Slot, times_s: Sequence[tuple[float, float]]) -> SlotUse:
     begin_s, last_s = min(a for a, _ in times_s), max(b for _, b in times_s)
-    request = priced(slot, times_s)
+    request = price_request(slot, times_s)
     return SlotUse(
         slot=slot,
         submit_s=request.submit_s,

@@ -119,7 +119,7 @@ def _stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float6
 _AT_ONCE = 256  # starts that are processed together
 
 
-def latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
+def find_latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
     """Return the latest instant at which every one of ``starts_s`` is met with the same probability
     as by a request at once.
 
@@ -148,10 +148,10 @@ class PricedRequest:
     usd: float
 
 
-def priced(slot: Slot, times_s: Sequence[tuple[float, float]]) -> PricedRequest:
+def price_request(slot: Slot, times_s: Sequence[tuple[float, float]]) -> PricedRequest:
     """Return the request of a slot for tasks with these starts and ends: at the latest instant
     without loss of probability, paid for until the last end."""
-    submit_s = latest_submission(slot, [start_s for start_s, _ in times_s])
+    submit_s = find_latest_submission(slot, [start_s for start_s, _ in times_s])
     return PricedRequest(submit_s, slot.cost_usd(max(end_s for _, end_s in times_s) - submit_s))
 
 
@@ -165,7 +165,7 @@ class BindingRequest:
     granted: bool = False
 
 
-def surplus(requests: Iterable[BindingRequest], least: int, tight: bool) -> tuple[str, ...]:
+def find_surplus(requests: Iterable[BindingRequest], least: int, tight: bool) -> tuple[str, ...]:
     """Return requests to cancel because those granted suffice: all others, in the given order.
 
     A tight group is served by one cluster, the first with enough grants; a loose one by all

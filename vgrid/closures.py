@@ -243,7 +243,7 @@ ALWAYS = Availability(now_s=0.0)
 """A queue without closures."""
 
 
-def availability_of(
+def find_availability(
     site: Site,
     queue: str = "",
     now_s: float = 0.0,
@@ -366,7 +366,7 @@ def closed(oracle: WaitOracle, availability: Availability) -> WaitOracle:
     return ClosedOracle(inner=oracle, availability=availability)
 
 
-def closed_forecast(
+def close_forecast(
     forecast: AnyForecast, availability: Availability
 ) -> AnyForecast | ClosedForecast:
     """Return the forecast of a queue with its closures: the same if it has none."""

@@ -17,7 +17,7 @@ from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import Binding, learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.closures import ALWAYS, Availability, Spans, closed
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.vgrid.varq import STEP_S, WaitOracle
 
 _CURVE_POINTS = 2000
@@ -87,10 +87,10 @@ def offer_slots(catalog: Catalog, knowledge: Knowledge, request: OfferRequest) -
     for site in catalog.sites:
         if site.kind == "batch":
             for queue in site.queues:
-                slots += batch_offers(site, queue, knowledge, request)
+                slots += offer_batch_slots(site, queue, knowledge, request)
         else:
             for node in site.nodes:
-                slots += instant_offers(site, node, knowledge, request)
+                slots += offer_instant_slots(site, node, knowledge, request)
     return tuple(slots)
 
 
@@ -111,7 +111,7 @@ class _Stay:
         return f"-after-{self.begin_s / 3600.0:.1f}h" if self.fixed else ""
 
 
-def batch_offers(
+def offer_batch_slots(
     site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest
 ) -> list[Slot]:
     """Return equal slots; the n-th has n − 1 of ours waiting before it, after those that wait
@@ -157,7 +157,7 @@ def _batch_slots(
                 wait_s = float(
                     availability.starts(procs, stay.walltime_s, queue.stated_wait_s, stay.submit_s)
                 )
-                waits = certain_from(
+                waits = make_certain_curve(
                     stay.submit_s + wait_s,
                     queue.stated_probability if math.isfinite(wait_s) else 0.0,
                 )
@@ -245,7 +245,7 @@ def _wait_curve(oracle: WaitOracle, shape: tuple[int, _Stay, int], confidence: f
     return StartCurve(times + stay.submit_s, np.maximum.accumulate(chances))
 
 
-def instant_offers(
+def offer_instant_slots(
     site: Site, node: NodeType, knowledge: Knowledge, request: OfferRequest
 ) -> list[Slot]:
     """Return slots of one type of node, granted at once or refused; on demand, and on the spot

@@ -4,7 +4,7 @@ A group needs ``least`` nodes at once. Slots are chosen so that their expected n
 at the least penalty: money first, then the caller's rank. The target rises until the joint
 probability, over scenarios in which slots of one queue come early or late together, is the
 requested one: surplus slots are the price of a higher probability, and are cancelled once enough
-were granted (:func:`vgrads.vgrid.binding.surplus`).
+were granted (:func:`vgrads.vgrid.binding.find_surplus`).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class RemainingLimits:
         return money and hours and all(left.room(choice) >= 0 for choice in taken)
 
 
-def penalty(choice: SlotOption, group: NodeGroup) -> float:
+def compute_penalty(choice: SlotOption, group: NodeGroup) -> float:
     """Return the penalty of a slot: dollars, other people's node-hours, and the caller's rank."""
     ranked = {
         "probability": choice.width * (1.0 - choice.probability),
@@ -100,7 +100,7 @@ def solve(
     take = [model.add_variable(f"x{n}", cat="Binary") for n in range(len(choices))]
     lanes = sorted({(c.cluster, c.width) for c in choices})
     use = {lane: model.add_variable(f"u{n}", cat="Binary") for n, lane in enumerate(lanes)}
-    model += pulp.lpSum(penalty(c, group) * x for c, x in zip(choices, take, strict=True))
+    model += pulp.lpSum(compute_penalty(c, group) * x for c, x in zip(choices, take, strict=True))
     expected = pulp.lpSum(c.width * c.probability * x for c, x in zip(choices, take, strict=True))
     model += expected >= target - 1e-9
     for cluster in sorted({c.cluster for c in choices}):
@@ -177,7 +177,7 @@ def greedy(
 
 def _price(lane: Sequence[SlotOption], group: NodeGroup) -> float:
     nodes = sum(c.width * c.probability for c in lane)
-    return sum(penalty(c, group) for c in lane) / max(nodes, 1e-9)
+    return sum(compute_penalty(c, group) for c in lane) / max(nodes, 1e-9)
 
 
 def _enough(lane: Sequence[SlotOption], group: NodeGroup, missing: float) -> list[SlotOption]:

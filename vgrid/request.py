@@ -133,7 +133,7 @@ def parse_memory(value: float | str) -> float:
         raise InputError(f"'{value}' is not an amount of memory", fix="write 16GiB") from error
 
 
-def request_from(value: object, where: str) -> GridRequest:
+def parse_request_document(value: object, where: str) -> GridRequest:
     """Return the request of a document; InputError names the field."""
     document = validate(RequestDocument, value, where)
     groups = tuple(_group(entry) for entry in document.groups)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.files import read_text
-from vgrads.vgrid.request import GridRequest, request_from
+from vgrads.vgrid.request import GridRequest, parse_request_document
 from vgrads.vgrid.request_text import parse_request
 
 
@@ -14,5 +14,5 @@ def load_request(path: Path) -> GridRequest:
     """Load the request from a YAML or JSON file, or in text form (any other extension); InputError
     names the location."""
     if path.suffix.lower() in (".yaml", ".yml", ".json"):
-        return request_from(load_mapping(path), str(path))
+        return parse_request_document(load_mapping(path), str(path))
     return parse_request(read_text(path), str(path))

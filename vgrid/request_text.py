@@ -17,7 +17,7 @@ import re
 from typing import Any, NoReturn
 
 from vgrads.kernel.errors import InputError
-from vgrads.vgrid.request import GridRequest, NodeGroup, request_from
+from vgrads.vgrid.request import GridRequest, NodeGroup, parse_request_document
 
 _TOKEN = re.compile(r"\s+|#[^\n]*|(?P<word>>=|[{}\[\],=]|[^\s{}\[\],=>#]+)")
 _CLAUSES = {
@@ -95,7 +95,7 @@ def parse_request(text: str, where: str) -> GridRequest:
     reader.take("}")
     if reader.peek:
         reader.refuse("the end")
-    return request_from(document, where)
+    return parse_request_document(document, where)
 
 
 def _group(reader: _RequestReader) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _group(reader: _RequestReader) -> dict[str, Any]:
     return group
 
 
-def request_text(request: GridRequest) -> str:
+def write_request(request: GridRequest) -> str:
     """Return the text of a request; :func:`parse_request` returns the same request."""
     head = (
         f"grid {request.name} for {request.duration_s:g}s from {request.earliest_s:g}s by "

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.units import format_count, format_duration
-from vgrads.vgrid.binding import latest_submission
+from vgrads.vgrid.binding import find_latest_submission
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrads.vgrid.offers import Knowledge, OfferRequest, batch_offers, instant_offers
+from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_batch_slots, offer_instant_slots
 from vgrads.vgrid.request import GridRequest, NodeGroup
 from vgrads.vgrid.slot import Slot
 
@@ -141,9 +141,9 @@ def _slots(
         procs=width * cluster.node.cores, count=-(-most // width), until_s=request.deadline_s
     )
     if cluster.queue:
-        slots = batch_offers(cluster.site, cluster.queue, knowledge, offer_request)
+        slots = offer_batch_slots(cluster.site, cluster.queue, knowledge, offer_request)
     else:
-        slots = instant_offers(cluster.site, cluster.node, knowledge, offer_request)
+        slots = offer_instant_slots(cluster.site, cluster.node, knowledge, offer_request)
     if any(slot.fixed for slot in slots):  # it closes before: only slots for the time after serve
         return [slot for slot in slots if slot.fixed and slot.end_s >= request.deadline_s]
     return slots
@@ -157,7 +157,7 @@ def _of_width(
     submits: dict[int, float] = {}
     for slot in slots:
         if id(slot.curve) not in submits:  # equal slots share their curve
-            submit_s = latest_submission(slot, [request.start_by_s])
+            submit_s = find_latest_submission(slot, [request.start_by_s])
             submits[id(slot.curve)] = submit_s if slot.fixed else max(request.earliest_s, submit_s)
         submit_s = submits[id(slot.curve)]
         lane = f"{cluster.name}/{slot.queue}" if slot.queue == SPOT else cluster.name

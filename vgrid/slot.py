@@ -91,7 +91,7 @@ class StartCurve:
             raise AssertionError(f"no start curve: {self.times_s}, {p}")
 
 
-def certain_from(instant_s: float, probability: float = 1.0) -> StartCurve:
+def make_certain_curve(instant_s: float, probability: float = 1.0) -> StartCurve:
     """Return the curve of a slot that is ready at a known instant, if it is granted at all."""
     return StartCurve(np.array([instant_s]), np.array([probability]))
 

@@ -46,7 +46,7 @@ class GridNode:
         return plain
 
 
-def grid_tree(offer: GridOffer) -> GridNode:
+def build_tree(offer: GridOffer) -> GridNode:
     """Return the slots of an offer under their clusters and sites, in the order of names."""
     slots = [
         (choice.slot.site, choice.cluster, _slot_node(choice, group.group.name))

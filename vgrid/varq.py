@@ -74,7 +74,7 @@ class Reservation:
     confidence: float = 0.95
 
 
-def trajectory(
+def evaluate_trajectory(
     oracle: WaitOracle,
     reservation: Reservation,
     step_s: float = STEP_S,

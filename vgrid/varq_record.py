@@ -53,7 +53,7 @@ class RequiredLevel:
         )
 
 
-def required_level(requested: float, outcomes: Sequence[bool]) -> RequiredLevel:
+def compute_required_level(requested: float, outcomes: Sequence[bool]) -> RequiredLevel:
     """Return the level that follows from the outcomes of what was recommended for the same
     probability, oldest first; with fewer than :data:`FEWEST` the requested probability."""
     allowed = missing = 1.0 - requested

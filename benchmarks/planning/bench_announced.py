@@ -4,7 +4,7 @@ what the changes help that a message then names.
 ``python -m benchmarks.planning.bench_announced --runs 300``: LEAD sets over the shipped sites with
 so little time and money that a quarter to a third is missed, each planned at a random instant of
 their histories and run by the execution manager from there, with replanning. The states are those
-of the journal (:func:`vgrads.execmgr.core.promise_record.state_of_promise`). Runs in danger are run
+of the journal (:func:`vgrads.execmgr.core.promise_record.judge_promise`). Runs in danger are run
 once more: at the first danger the cheapest sufficient change is sent to the run's mailbox. Sets
 that need all their workflows are also run with a task whose command always fails. With the
 environment variable ``VGRADS_EFFORT=0.1`` it takes about 10 s a run.
@@ -31,7 +31,7 @@ from vgrads.api.plans.replanners import sufficient_changes
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.wiring import make_virtual_engine
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import state_of_promise
+from vgrads.execmgr.core.promise_record import judge_promise
 from vgrads.execmgr.core.states import Event, ReplicaEnded, RequestChange, RunState
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.mailbox import Mail, TaskUpdate
@@ -169,7 +169,7 @@ class Watch:
         self.below = not self.planned.plan.meets_request
 
     def __call__(self, execution: ExecutionPlan, state: RunState, _: list[Event]) -> None:
-        if self.danger_s is not None or state_of_promise(execution, state) not in _BAD:
+        if self.danger_s is not None or judge_promise(execution, state) not in _BAD:
             return
         self.danger_s = state.now_s
         if self.mailbox is None:
@@ -262,7 +262,7 @@ def _failing_after(planned: Planned, number: int, at_s: float) -> float | None:
         for event in events:
             if isinstance(event, ReplicaEnded) and not event.ok and event.key[:2] == task:
                 fails_s.append(event.at_s)
-        if not failing_s and state_of_promise(execution, state) == PromiseState.FAILING:
+        if not failing_s and judge_promise(execution, state) == PromiseState.FAILING:
             failing_s.append(state.now_s)
 
     with tempfile.TemporaryDirectory() as folder:

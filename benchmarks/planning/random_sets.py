@@ -15,7 +15,7 @@ from vgrads.api.plans.planning import GridSnapshot, open_grid, take_snapshot
 from vgrads.kernel.streams import stream
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -120,7 +120,7 @@ def chains(draws: Draws) -> Snapshot:
                 up=float(draws.uniform(0.9, 1.0)),
             )
         )
-    boot = certain_from(float(draws.uniform(60, 300)), float(draws.uniform(0.85, 0.99)))
+    boot = make_certain_curve(float(draws.uniform(60, 300)), float(draws.uniform(0.85, 0.99)))
     slots.append(
         Slot(
             id="c",
@@ -204,7 +204,7 @@ def _tight(
         )
     is_sold = draws.random() < 0.5
     for n in range(2 if is_sold else 0):
-        boot = certain_from(float(draws.uniform(0.01, 0.15)) * deadline_s, 0.97)
+        boot = make_certain_curve(float(draws.uniform(0.01, 0.15)) * deadline_s, 0.97)
         slots.append(
             Slot(
                 id=f"c{n}",

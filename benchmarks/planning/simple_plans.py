@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from vgrads.kernel.profile import Profile
 from vgrads.planner.plan import Placement, SlotUse
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.binding import priced
+from vgrads.vgrid.binding import price_request
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
 
@@ -165,7 +165,7 @@ def slot_uses(snapshot: Snapshot, placements: Iterable[Placement]) -> tuple[Slot
     for slot in reversed(snapshot.slots):
         if slot.id not in times_s:
             continue
-        request = priced(slot, times_s[slot.id])
+        request = price_request(slot, times_s[slot.id])
         submit_s = request.submit_s
         if slot.queue and not slot.fixed and not slot.paid:
             submit_s = min(submit_s, latest_s.get(slot.shared, submit_s))

@@ -11,7 +11,7 @@ from vgrads.execmgr.core.states import RunState, SlotRecord
 from vgrads.vgrid.acquisition import Acquisition
 
 
-def acquisitions(execution: ExecutionPlan, state: RunState) -> list[Acquisition]:
+def list_acquisitions(execution: ExecutionPlan, state: RunState) -> list[Acquisition]:
     """Return the requested slots, ordered by id."""
     records = ((slot, record) for slot, record in sorted(state.slots.items()))
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from vgrads.execmgr.core.alarms import due_alarms
+from vgrads.execmgr.core.alarms import find_due_alarms
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import AlarmRecord, AlarmSent, Event, RunState
@@ -77,7 +77,7 @@ class AlarmChecks:
         workflow_set = execution.snapshot.workflow_set
         minute = sender.minute_of_day(now_s)
         state = state._replace(now_s=max(now_s, state.now_s))
-        for alarm in due_alarms(execution, state, lambda rule: _is_quiet(rule, minute)):
+        for alarm in find_due_alarms(execution, state, lambda rule: _is_quiet(rule, minute)):
             rule = workflow_set.alarm_rules[alarm.rule]
             if alarm.escalates and rule.escalation is not None:
                 targets = rule.escalation.to

@@ -5,8 +5,8 @@ from __future__ import annotations
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
-from vgrads.execmgr.core.spending import spent_usd
+from vgrads.execmgr.core.promise_record import describe_failure, find_failing_tasks, judge_promise
+from vgrads.execmgr.core.spending import sum_spent_usd
 from vgrads.execmgr.core.states import AlarmRecord, ReplicaState, RuleRecord, RunState
 from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count, format_duration, format_usd
@@ -21,12 +21,12 @@ _BEGUN = frozenset({ReplicaState.RUNNING, ReplicaState.DONE})
 def state_now(execution: ExecutionPlan, state: RunState) -> PromiseState:
     """Return the state of the promise. A run that is over early, without a reason why the promise
     could not be met, has missed it too."""
-    word = state_of_promise(execution, state)
+    word = judge_promise(execution, state)
     is_open = word in (PromiseState.ON_TRACK, PromiseState.AT_RISK)
     return PromiseState.MISSED if is_open and over(state) else word
 
 
-def subject_of(
+def find_subject(
     execution: ExecutionPlan,
     state: RunState,
     word: PromiseState,
@@ -57,9 +57,9 @@ def _event(execution: ExecutionPlan, state: RunState, rule: AlarmRule) -> str:
     limit_s = rule.not_begun_after_s
     if limit_s is not None and state.now_s >= limit_s and not _has_begun(state):
         return NOT_BEGUN
-    if rule.above_usd is not None and spent_usd(execution, state) > rule.above_usd:
+    if rule.above_usd is not None and sum_spent_usd(execution, state) > rule.above_usd:
         return f"above {format_usd(rule.above_usd)}"
-    if SITE_FAILS in rule.when and (sites := failed_sites(execution, state)):
+    if SITE_FAILS in rule.when and (sites := find_failed_sites(execution, state)):
         return f"{format_count(len(sites), 'site')} failed: {', '.join(sorted(sites))}"
     return ""
 
@@ -75,7 +75,7 @@ def _has_begun(state: RunState) -> bool:
     return bool(state.done) or any(record.state in _BEGUN for record in state.replicas.values())
 
 
-def failed_sites(execution: ExecutionPlan, state: RunState) -> dict[str, str]:
+def find_failed_sites(execution: ExecutionPlan, state: RunState) -> dict[str, str]:
     """Return the sites of which no slot became ready after the last one that failed, each with the
     reason."""
     last: dict[str, tuple[float, bool, str]] = {}
@@ -89,9 +89,9 @@ def failed_sites(execution: ExecutionPlan, state: RunState) -> dict[str, str]:
     return {site: reason for site, (_, has_failed, reason) in last.items() if has_failed}
 
 
-def reason_of(execution: ExecutionPlan, state: RunState, rule: AlarmRule, subject: str) -> str:
+def explain_alarm(execution: ExecutionPlan, state: RunState, rule: AlarmRule, subject: str) -> str:
     """Return in one line why a message is due."""
-    failing = failure_text(dict(failing_tasks(state)))
+    failing = describe_failure(dict(find_failing_tasks(state)))
     if subject == PromiseState.MISSED:
         needed = format_count(execution.plan.needed, "needed workflow", "are")
         words = f"{state.whole} of {needed} done"
@@ -103,8 +103,8 @@ def reason_of(execution: ExecutionPlan, state: RunState, rule: AlarmRule, subjec
     if subject == NOT_BEGUN:
         return f"no task has begun {format_duration(state.now_s)} after the run did"
     if rule.above_usd is not None and subject.startswith("above"):
-        return f"the slots cost {format_usd(spent_usd(execution, state))} so far"
-    sites = failed_sites(execution, state)
+        return f"the slots cost {format_usd(sum_spent_usd(execution, state))} so far"
+    sites = find_failed_sites(execution, state)
     if sites and subject.endswith(", ".join(sorted(sites))):
         return "; ".join(f"{site}: {sites[site] or 'no reason given'}" for site in sorted(sites))
     return _probability_reason(execution, state, rule, subject)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from vgrads.execmgr.core.alarm_conditions import GOOD, reason_of, state_now, subject_of
+from vgrads.execmgr.core.alarm_conditions import GOOD, explain_alarm, find_subject, state_now
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
@@ -31,7 +31,7 @@ def _never(_: AlarmRule) -> bool:
     return False
 
 
-def due_alarms(
+def find_due_alarms(
     execution: ExecutionPlan, state: RunState, is_quiet: Callable[[AlarmRule], bool] = _never
 ) -> list[AlarmRaised]:
     """Return the messages that are due now; none once the user has cancelled the run. ``is_quiet``:
@@ -45,7 +45,7 @@ def due_alarms(
         if not is_over and is_quiet(rule):
             continue
         last, escalates = _last(state, position), 0
-        subject = subject_of(execution, state, word, rule, record, last)
+        subject = find_subject(execution, state, word, rule, record, last)
         if not subject:
             continue
         if last is not None:
@@ -60,7 +60,7 @@ def due_alarms(
             number=len(state.alarms) + len(raised) + 1,
             rule=position,
             state=subject,
-            reason=reason_of(execution, state, rule, subject),
+            reason=explain_alarm(execution, state, rule, subject),
             escalates=escalates,
         )
         raised.append(event)
@@ -78,7 +78,7 @@ def record_checked(execution: ExecutionPlan, state: RunState, event: PromiseChec
         now = before._replace(below_since_s=since_s if is_below else None)
         last = _last(state, position)
         if last is not None and event.at_s - last.at_s >= PAUSE_S:
-            subject = subject_of(execution, state, word, rule, now, last)
+            subject = find_subject(execution, state, word, rule, now, last)
             now = now._replace(outdated=now.outdated or subject != last.state)
         records.append(now)
     return state._replace(alarm_rules=tuple(records))

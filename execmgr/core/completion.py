@@ -19,7 +19,7 @@ def over(state: RunState) -> bool:
     )
 
 
-def workflows_done(execution: ExecutionPlan, state: RunState) -> dict[str, float]:
+def find_done_workflows(execution: ExecutionPlan, state: RunState) -> dict[str, float]:
     """Return workflow → end of its last task, for complete workflows."""
     done = {}
     for workflow in execution.snapshot.workflow_set.workflows:
@@ -29,12 +29,12 @@ def workflows_done(execution: ExecutionPlan, state: RunState) -> dict[str, float
     return done
 
 
-def first_lost(lost: Mapping[TaskKey, str]) -> tuple[TaskKey, str]:
+def find_first_lost(lost: Mapping[TaskKey, str]) -> tuple[TaskKey, str]:
     """Return a lost task with the reason: if possible, not one that lacks the output of another."""
     return min(lost.items(), key=lambda item: (item[1].startswith("its input"), item))
 
 
-def fault_of(
+def find_fault(
     execution: ExecutionPlan, replicas: Mapping[ReplicaKey, ReplicaRecord], event: ReplicaEnded
 ) -> str:
     """Return the reason if a task fails by itself: the same exit code from the same command twice.
@@ -48,7 +48,9 @@ def fault_of(
     return f"{event.reason}; it fails in the same way each time"
 
 
-def alike(execution: ExecutionPlan, slots: Mapping[str, SlotRecord], slot: str) -> Iterator[str]:
+def find_alike(
+    execution: ExecutionPlan, slots: Mapping[str, SlotRecord], slot: str
+) -> Iterator[str]:
     """Return the slots of the same queue that were not requested yet: they would fail for the same
     reason."""
     where = queue_of(execution, slot)
@@ -57,7 +59,7 @@ def alike(execution: ExecutionPlan, slots: Mapping[str, SlotRecord], slot: str) 
             yield other
 
 
-def refused_queues(
+def find_refused_queues(
     execution: ExecutionPlan, slots: Mapping[str, SlotRecord]
 ) -> frozenset[tuple[str, str]]:
     """Return the queues (site, queue) where slots fail because of a configuration error."""

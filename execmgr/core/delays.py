@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.completion import first_lost
+from vgrads.execmgr.core.completion import find_first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import ReplicaRecord, ReplicaState, RunState, SlotRecord
 from vgrads.kernel.units import format_count, format_duration
@@ -15,7 +15,7 @@ _LEAST_S = 1.0
 _LEAST_FACTOR = 1.1
 
 
-def delays(execution: ExecutionPlan, state: RunState) -> list[str]:
+def describe_delays(execution: ExecutionPlan, state: RunState) -> list[str]:
     """Return one sentence for each kind of delay: lost slots, late slots, tasks that failed, tasks
     that took longer than expected. Delays of less than a hundredth of the deadline are left out."""
     least_s = max(_LEAST_S, _LEAST_SHARE * execution.plan.deadline_s)
@@ -76,7 +76,7 @@ def _late_s(record: SlotRecord, start_s: float, now_s: float) -> float:
 def _failed_tasks(state: RunState) -> Iterator[str]:
     failed = {task: reason for task, reason in state.lost.items() if task not in state.done}
     if failed:
-        (workflow, task), reason = first_lost(failed)
+        (workflow, task), reason = find_first_lost(failed)
         others = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
         yield f"{workflow}/{task}{others} cannot be done: {reason}"
 

@@ -12,7 +12,7 @@ from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import LIVE, Delivery, ReplicaRecord, SlotRecord
 from vgrads.kernel.arrays import Bools
 from vgrads.kernel.units import format_chance, format_count
-from vgrads.planner.plan import EVERYTHING, in_order
+from vgrads.planner.plan import EVERYTHING, order_replicas
 from vgrads.planner.rules import superfluous
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
@@ -61,7 +61,7 @@ def _live(execution: ExecutionPlan, run: RunView) -> list[ReplicaKey]:
     """Return the replicas that wait or run, in the schedule's order."""
     live = [execution.placements[key] for key, r in run.replicas.items() if r.state in LIVE]
     numbers = {slot: number for number, slot in enumerate(execution.uses)}
-    ordered = in_order(live, execution.snapshot)
+    ordered = order_replicas(live, execution.snapshot)
     return [placement.key for placement in sorted(ordered, key=lambda p: numbers[p.slot])]
 
 

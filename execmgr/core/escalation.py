@@ -40,7 +40,7 @@ def escalation(execution: ExecutionPlan, replicas: Replication, key: ReplicaKey)
     )
 
 
-def added_tasks(
+def find_grown_tasks(
     execution: ExecutionPlan, replicas: Replication
 ) -> dict[TaskKey, tuple[float, float]]:
     """Return the tasks of a run whose memory or time has grown, with the factors."""
@@ -48,7 +48,7 @@ def added_tasks(
     return {key[:2]: escalation(execution, replicas, key) for key in keys}
 
 
-def after_failure(record: ReplicaRecord, rule: ErrorRule) -> ReplicaRecord:
+def record_failure(record: ReplicaRecord, rule: ErrorRule) -> ReplicaRecord:
     """Return the record of a replica after one more failure under a rule."""
     return record._replace(
         failures=record.failures + 1,
@@ -57,7 +57,7 @@ def after_failure(record: ReplicaRecord, rule: ErrorRule) -> ReplicaRecord:
     )
 
 
-def exhausted(
+def explain_exhaustion(
     execution: ExecutionPlan, replicas: Replication, key: ReplicaKey, rule: ErrorRule, reason: str
 ) -> str:
     """Return why a task is not retried after one more failure; empty if it may be."""
@@ -69,7 +69,7 @@ def exhausted(
     return f"{reason}; retried {format_count(rule.retries, 'time')}, as its error rules state"
 
 
-def too_much(execution: ExecutionPlan, replicas: Replication, event: ReplicaEnded) -> str:
+def explain_too_large(execution: ExecutionPlan, replicas: Replication, event: ReplicaEnded) -> str:
     """Return why no known slot could hold a task that has grown; empty if any could."""
     key, task = event.key, execution.snapshot.task(event.key[:2])
     needed_mib = task.memory_mib * escalation(execution, replicas, key).memory

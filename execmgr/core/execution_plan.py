@@ -9,7 +9,7 @@ from functools import cached_property
 from vgrads.drivers.api import SlotSpec
 from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.slot_names import spec_id
-from vgrads.planner.plan import Placement, Plan, SlotUse, in_order
+from vgrads.planner.plan import Placement, Plan, SlotUse, order_replicas
 from vgrads.planner.schedule import Schedule, make_schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
 from vgrads.workflows.dag import Workflow
@@ -152,7 +152,7 @@ def make_execution(plan: Plan, snapshot: Snapshot) -> ExecutionPlan:
     order: dict[str, list[ReplicaKey]] = {use.slot.id: [] for use in plan.uses}
     placements: dict[ReplicaKey, Placement] = {}
     replicas: dict[TaskKey, tuple[ReplicaKey, ...]] = {}
-    for placement in in_order(plan.placements, snapshot):
+    for placement in order_replicas(plan.placements, snapshot):
         key, task = placement.key, placement.task_key
         placements[key] = placement
         order[placement.slot].append(key)

@@ -70,11 +70,11 @@ def fold(executions: ExecutionPlan | Sequence[ExecutionPlan], events: Iterable[E
 
 def advance(executions: Sequence[ExecutionPlan], state: RunState, event: Event) -> RunState:
     """Return the state after one more event, under the execution plan that was valid then."""
-    state, _ = step(executions[ruling(state, event)], state, event)
+    state, _ = step(executions[find_ruling_version(state, event)], state, event)
     return state
 
 
-def ruling(state: RunState, event: Event) -> int:
+def find_ruling_version(state: RunState, event: Event) -> int:
     """Return the version of the execution plan for an event: a new one is valid from the event that
     announces it."""
     return event.version if isinstance(event, Replanned | RequestChanged) else state.version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import (
     PromiseChecked,
@@ -31,7 +31,7 @@ def record_check(state: RunState, event: PromiseChecked) -> PromiseRecord:
     record, whole = state.promise, state.whole
     before, now = record.highest, event.probability
     fallen = record.fallen
-    undecided = bool(repeating(state))
+    undecided = bool(estimate_repetition(state))
     if not undecided and before is not None and (now <= before - FALL or now == 0.0 < before):
         fallen = f"the promise has fallen from {before:.3f} to {now:.3f}"
         before = now
@@ -58,7 +58,7 @@ def status_of(event: ReplicaEnded) -> int | None:
     )
 
 
-def with_failure(state: RunState, event: ReplicaEnded, slot: str) -> RunState:
+def add_failure(state: RunState, event: ReplicaEnded, slot: str) -> RunState:
     """Return the state with one more failure of a command; unchanged if it has another cause."""
     status, task = status_of(event), event.key[:2]
     if status is None:
@@ -70,7 +70,7 @@ def with_failure(state: RunState, event: ReplicaEnded, slot: str) -> RunState:
     return state._replace(failures=state.failures.set(task, failures))
 
 
-def failing_tasks(state: RunState) -> Iterator[tuple[TaskKey, TaskFailures]]:
+def find_failing_tasks(state: RunState) -> Iterator[tuple[TaskKey, TaskFailures]]:
     """Yield the tasks that fail by themselves: with one exit status in two slots, or with no try
     left."""
     for task, failures in state.failures.items():
@@ -80,7 +80,7 @@ def failing_tasks(state: RunState) -> Iterator[tuple[TaskKey, TaskFailures]]:
             yield task, failures
 
 
-def repeating(state: RunState) -> dict[TaskKey, float]:
+def estimate_repetition(state: RunState) -> dict[TaskKey, float]:
     """Return task → probability that its failure repeats each time, as the tasks of the run show
     that have failed and were tried again (the rule of succession): of those that are not done and
     may still be tried."""
@@ -96,7 +96,7 @@ def repeating(state: RunState) -> dict[TaskKey, float]:
     }
 
 
-def failure_text(failing: Mapping[TaskKey, TaskFailures]) -> str:
+def describe_failure(failing: Mapping[TaskKey, TaskFailures]) -> str:
     """Return in one line which command fails and how; empty if none does."""
     if not failing:
         return ""
@@ -105,14 +105,14 @@ def failure_text(failing: Mapping[TaskKey, TaskFailures]) -> str:
     return f"your command of {workflow}/{task}{others} fails: {failures.reason}"
 
 
-def state_of_promise(execution: ExecutionPlan, state: RunState) -> PromiseState:
+def judge_promise(execution: ExecutionPlan, state: RunState) -> PromiseState:
     """Return the state of the promise of a run that has not ended."""
     record, plan = state.promise, execution.plan
     return promise_state(
         record.probability,
         plan.requested_probability,
         possible=record.lost_s is None,
-        failing=any(True for _ in failing_tasks(state)),
+        failing=any(True for _ in find_failing_tasks(state)),
         is_met=_is_met(execution, state),
         past_due=state.now_s >= plan.deadline_s,
     )
@@ -127,10 +127,10 @@ def promise_json(
     clock, which may be beyond its last event."""
     record = state.promise
     return {
-        "promise_state": None if ended else str(state_of_promise(execution, state)),
+        "promise_state": None if ended else str(judge_promise(execution, state)),
         "promise_now": None if ended else record.probability,
         "promise_age_s": None if ended or record.at_s is None else elapsed_s - record.at_s,
-        "failing": failure_text(dict(failing_tasks(state))) or None,
+        "failing": describe_failure(dict(find_failing_tasks(state))) or None,
         "lost_s": record.lost_s,
     }
 
@@ -138,5 +138,5 @@ def promise_json(
 def _is_met(execution: ExecutionPlan, state: RunState) -> bool:
     if state.whole < execution.plan.needed:
         return False
-    ends_s = workflows_done(execution, state).values()
+    ends_s = find_done_workflows(execution, state).values()
     return sum(at_s <= execution.plan.deadline_s for at_s in ends_s) >= execution.plan.needed

@@ -15,7 +15,7 @@ from vgrads.execmgr.core.states import (
     SlotProgress,
     SlotRecord,
 )
-from vgrads.execmgr.core.triggers import beyond_help
+from vgrads.execmgr.core.triggers import is_beyond_help
 from vgrads.kernel.units import billed_s
 
 IMPOSSIBLE = "the promise cannot be met by the current plan"
@@ -35,7 +35,7 @@ class PromiseRules(RuleState):
         """Record a promise; it is lost once no plan was found for one that is impossible."""
         record = record_check(self.state, event)
         final = record.helpless or self.execution.released or self.state.replans >= MOST_REPLANS
-        if not event.possible and (final or beyond_help(self.execution, self.faulty)):
+        if not event.possible and (final or is_beyond_help(self.execution, self.faulty)):
             record = record._replace(lost_s=self.now_s)
             self.state = self.state._replace(deferred=False)
             self.note("the promise cannot be met any more")

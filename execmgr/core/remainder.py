@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.completion import refused_queues
-from vgrads.execmgr.core.escalation import added_tasks
+from vgrads.execmgr.core.completion import find_refused_queues
+from vgrads.execmgr.core.escalation import find_grown_tasks
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, amend
-from vgrads.execmgr.core.promise_record import repeating
-from vgrads.execmgr.core.spending import spent_usd
+from vgrads.execmgr.core.promise_record import estimate_repetition
+from vgrads.execmgr.core.spending import sum_spent_usd
 from vgrads.execmgr.core.states import ReplicaState, RequestChange, RunState
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_usd
 from vgrads.planner.make import Options
-from vgrads.planner.outlook import Outlook, promise_now
+from vgrads.planner.outlook import Outlook, compute_promise
 from vgrads.planner.plan import Relaxation, SlotUse
-from vgrads.planner.relax_remainder import relaxations_now
+from vgrads.planner.relax_remainder import find_relaxations_now
 from vgrads.planner.replan import (
     REPLANNING,
     Amended,
@@ -34,7 +34,7 @@ from vgrads.workflows.task import Task
 _WITHIN_S = 20.0  # after which a search for changes ends: the end of a run may wait for it
 
 
-def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
+def measure_progress(execution: ExecutionPlan, state: RunState) -> Progress:
     """Return done, running (until when) and waiting work, open slots, and the cost so far."""
     running = {
         key: record.start_s
@@ -56,13 +56,13 @@ def progress_of(execution: ExecutionPlan, state: RunState) -> Progress:
         ended=ended,
         waiting=frozenset(waiting),
         open_slots=_open_slots(execution, state),
-        spent_usd=spent_usd(execution, state),
+        spent_usd=sum_spent_usd(execution, state),
         version=state.version,
         coming=_coming(execution, state),
         broken=frozenset(workflow for workflow, _ in state.faulty),
-        closed=refused_queues(execution, state.slots),
-        grown=added_tasks(execution, state.replicas),
-        repeating=repeating(state),
+        closed=find_refused_queues(execution, state.slots),
+        grown=find_grown_tasks(execution, state.replicas),
+        repeating=estimate_repetition(state),
     )
 
 
@@ -92,9 +92,9 @@ def _open_slots(execution: ExecutionPlan, state: RunState) -> tuple[OpenSlot, ..
     return tuple(results)
 
 
-def current_promise(execution: ExecutionPlan, state: RunState) -> Outlook:
+def compute_current_promise(execution: ExecutionPlan, state: RunState) -> Outlook:
     """Return the promise if the plan continues unchanged."""
-    return promise_now(execution.plan, execution.snapshot, progress_of(execution, state))
+    return compute_promise(execution.plan, execution.snapshot, measure_progress(execution, state))
 
 
 def plan_remainder(
@@ -104,7 +104,7 @@ def plan_remainder(
     ``effort``: a multiple of the usual."""
     options = replace(REPLANNING, effort=effort)
     amended, reason = replan(
-        execution.plan, execution.snapshot, progress_of(execution, state), offers, options
+        execution.plan, execution.snapshot, measure_progress(execution, state), offers, options
     )
     return _amended(execution, state, amended), reason
 
@@ -120,9 +120,9 @@ def plan_request(
     is none; InputError for a change that contradicts what has happened. ``offers``: without those
     of sites that are dropped."""
     check_change(execution, state, change)
-    changed = changed_request(execution, change)
+    changed = change_request(execution, change)
     dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
-    progress = _without_sites(execution, progress_of(execution, state), dropped)
+    progress = _without_sites(execution, measure_progress(execution, state), dropped)
     options = replace(REPLANNING, effort=effort)
     amended, promise, lacking = plan_change(
         changed.plan, changed.snapshot, progress, offers, options
@@ -130,7 +130,7 @@ def plan_request(
     return _amended(changed, state, amended), promise, lacking
 
 
-def changed_request(execution: ExecutionPlan, change: RequestChange) -> ExecutionPlan:
+def change_request(execution: ExecutionPlan, change: RequestChange) -> ExecutionPlan:
     """Return the execution plan with a changed request and nothing else changed."""
     workflow_set, plan = execution.snapshot.workflow_set, execution.plan
     deadline_s = plan.deadline_s if change.deadline_s is None else change.deadline_s
@@ -161,7 +161,7 @@ def check_change(execution: ExecutionPlan, state: RunState, change: RequestChang
     if change.needed is not None and not 1 <= change.needed <= count:
         words = format_count(count, "workflow", "are")
         raise InputError(f"{change.needed} of them are requested, {words} there", where="at-least")
-    spent = spent_usd(execution, state)
+    spent = sum_spent_usd(execution, state)
     if change.budget_usd is not None and change.budget_usd < spent:
         raise InputError(
             f"{format_usd(change.budget_usd)} is below the {format_usd(spent)} that are spent",
@@ -182,11 +182,11 @@ def find_sufficient_changes(
     requested probability; None for a set that is too large to try them. Nothing is expected of
     workflows whose command has failed by itself: no change of the request helps it. ``effort``: a
     multiple of the usual."""
-    progress = progress_of(execution, state)
+    progress = measure_progress(execution, state)
     failed = {task[0] for task in state.failures if task not in state.done}
     progress = replace(progress, broken=progress.broken | failed)
     options = Options(effort=effort, within_s=_WITHIN_S)
-    return relaxations_now(execution.plan, execution.snapshot, progress, offers, options)
+    return find_relaxations_now(execution.plan, execution.snapshot, progress, offers, options)
 
 
 def _without_sites(
@@ -213,7 +213,7 @@ def plan_added_tasks(
     """Return the execution plan with more tasks, or None if they cannot be placed; and the reason.
     InputError if they do not fit the set."""
     amended, reason = grow(
-        execution.plan, execution.snapshot, progress_of(execution, state), offers, added
+        execution.plan, execution.snapshot, measure_progress(execution, state), offers, added
     )
     return _amended(execution, state, amended), reason
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgrads.execmgr.core.completion import fault_of
-from vgrads.execmgr.core.escalation import after_failure, exhausted, fits, too_much
+from vgrads.execmgr.core.completion import find_fault
+from vgrads.execmgr.core.escalation import (
+    explain_exhaustion,
+    explain_too_large,
+    fits,
+    record_failure,
+)
 from vgrads.execmgr.core.rule_state import RuleState
 from vgrads.execmgr.core.states import ReplicaEnded, ReplicaState
 from vgrads.planner.rules import ATTEMPTS
@@ -59,10 +64,10 @@ def _weigh(rule_state: RuleState, event: ReplicaEnded) -> tuple[str, bool]:
     rule = rule_state.execution.snapshot.task(key[:2]).environment.rule_for(event.code, event.ended)
     if rule is None:
         more = rule_state.replicas[key].attempt + 1 < ATTEMPTS
-        return fault_of(rule_state.execution, rule_state.replicas, event), more
-    fault = exhausted(rule_state.execution, rule_state.replicas, key, rule, event.reason)
+        return find_fault(rule_state.execution, rule_state.replicas, event), more
+    fault = explain_exhaustion(rule_state.execution, rule_state.replicas, key, rule, event.reason)
     rule_state.replicas = rule_state.replicas.set(
-        key, after_failure(rule_state.replicas[key], rule)
+        key, record_failure(rule_state.replicas[key], rule)
     )
     for replica in rule_state.execution.replicas[key[:2]]:
         if rule_state.replicas[replica].state == ReplicaState.WAITING and not fits(
@@ -71,7 +76,7 @@ def _weigh(rule_state: RuleState, event: ReplicaEnded) -> tuple[str, bool]:
             rule_state.end_replica(
                 replica, ReplicaState.SKIPPED, "its slot does not have the memory that it now needs"
             )
-    return fault or too_much(rule_state.execution, rule_state.replicas, event), fits(
+    return fault or explain_too_large(rule_state.execution, rule_state.replicas, event), fits(
         rule_state.execution, rule_state.replicas, key
     )
 

@@ -16,7 +16,7 @@ from vgrads.execmgr.core.states import (
     SlotProgress,
     StartReplica,
 )
-from vgrads.execmgr.core.triggers import first_overdue_s
+from vgrads.execmgr.core.triggers import find_first_overdue_s
 from vgrads.planner.plan import Placement
 from vgrads.planner.rules import SLACK_S
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
@@ -24,7 +24,7 @@ from vgrads.planner.snapshot import ReplicaKey, TaskKey
 _INF = float("inf")
 
 
-def allotted(planned: Placement, record: ReplicaRecord) -> float:
+def allot_time(planned: Placement, record: ReplicaRecord) -> float:
     """Return the time of a replica: as planned, and more after its failures if its rules say so."""
     return (planned.end_s - planned.start_s) * record.time
 
@@ -59,7 +59,7 @@ class RuleState:
         """Return the state after the step."""
         overdue_s = self.state.overdue_s
         if self.slots_changed:
-            overdue_s = first_overdue_s(self.execution, self.slots)
+            overdue_s = find_first_overdue_s(self.execution, self.slots)
         return self.state._replace(
             now_s=self.now_s,
             slots=self.slots,
@@ -200,7 +200,7 @@ class RuleState:
         """Return the last instant at which the replica can start and end before its slot and the
         deadline."""
         planned = self.execution.placements[key]
-        allotted_s = allotted(planned, self.replicas[key])
+        allotted_s = allot_time(planned, self.replicas[key])
         return self.end_of(planned.slot) - allotted_s + SLACK_S
 
     def inputs_at(self, planned: Placement) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.rule_state import RuleState, allotted
+from vgrads.execmgr.core.rule_state import RuleState, allot_time
 from vgrads.execmgr.core.states import (
     ReleaseSlot,
     ReplicaRecord,
@@ -95,7 +95,7 @@ def _start_waiting(rule_state: RuleState, slot: str) -> SlotProgress:
         if not ready and position < front and before_s > now_s:
             return SlotProgress(used, position, before_s)  # nothing is due before
         planned = placements[key]
-        allotted_s = allotted(planned, record)
+        allotted_s = allot_time(planned, record)
         latest_s = end_s - allotted_s + SLACK_S
         # without room it does not matter when the inputs come
         here_s = _INF if ready and room == 0 else rule_state.inputs_at(planned)

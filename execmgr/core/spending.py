@@ -7,7 +7,7 @@ from vgrads.execmgr.core.states import RunState, SlotRecord
 from vgrads.planner.plan import SlotUse
 
 
-def spent_usd(execution: ExecutionPlan, state: RunState) -> float:
+def sum_spent_usd(execution: ExecutionPlan, state: RunState) -> float:
     """Return what the slots have cost, those that are open as planned."""
     return sum(_cost_usd(execution.uses[slot], record) for slot, record in state.slots.items())
 

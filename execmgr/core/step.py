@@ -20,10 +20,10 @@ from immutables import Map
 
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.alarms import record_alarm, record_checked
-from vgrads.execmgr.core.completion import alike
+from vgrads.execmgr.core.completion import find_alike
 from vgrads.execmgr.core.early_release import released_early
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import with_failure
+from vgrads.execmgr.core.promise_record import add_failure
 from vgrads.execmgr.core.promise_rules import (
     IMPOSSIBLE,
     MOST_REPLANS,
@@ -56,7 +56,7 @@ from vgrads.execmgr.core.states import (
     SlotRequestedAgain,
     SlotUpdate,
 )
-from vgrads.execmgr.core.triggers import beyond_help, overdue, shortfall
+from vgrads.execmgr.core.triggers import explain_shortfall, find_overdue_slots, is_beyond_help
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 REPLAN_PAUSE_S = 60.0
@@ -117,7 +117,7 @@ class Transition(PromiseRules):
     def slot_update(self, news: SlotUpdate) -> None:
         self._move_slot(news)
         if news.permanent:  # no more requests: the others would also be refused
-            for slot in alike(self.execution, self.slots, news.slot):
+            for slot in find_alike(self.execution, self.slots, news.slot):
                 self._move_slot(replace(news, slot=slot))
 
     def _move_slot(self, news: SlotUpdate) -> None:
@@ -183,7 +183,7 @@ class Transition(PromiseRules):
         if event.ok and not event.committed:
             self._commit(event.key)
             return
-        self.state = with_failure(self.state, event, self.execution.slot_of(event.key))
+        self.state = add_failure(self.state, event, self.execution.slot_of(event.key))
         if not event.ok and task not in self.done and retry_failed(self, event):
             return
         record, reason = self.replicas[event.key], event.reason
@@ -274,9 +274,9 @@ class Transition(PromiseRules):
             return
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
         how_bad = (len(self.lost), failed)
-        short = shortfall(self.execution, self.lost) if how_bad != state.tried else ""
+        short = explain_shortfall(self.execution, self.lost) if how_bad != state.tried else ""
         reason = short or (f"slot {late[0]} is overdue" if late else fallen)
-        hopeless = beyond_help(self.execution, self.faulty)
+        hopeless = is_beyond_help(self.execution, self.faulty)
         may_help = not hopeless and self.now_s < self.execution.plan.deadline_s
         due = bool(reason) and may_help
         self.state = state._replace(deferred=due and self.now_s < state.replan_from_s)
@@ -293,8 +293,8 @@ class Transition(PromiseRules):
     def _overdue(self) -> list[str]:
         if self.now_s < self.state.overdue_s and not self.slots_changed:
             return []
-        return overdue(self.execution, self.slots, self.now_s)
+        return find_overdue_slots(self.execution, self.slots, self.now_s)
 
     def _lost_more(self) -> bool:
-        """True if this step changed what the last answer of :func:`shortfall` was based on."""
+        """True if this step changed what the last :func:`explain_shortfall` was based on."""
         return self.slots_changed or self.lost is not self.state.lost

@@ -66,7 +66,7 @@ class SubmissionChecks:
         return None if check.execution is None else (check.execution, check.reason)
 
 
-def unsubmitted(execution: ExecutionPlan, state: RunState, now_s: float) -> list[SlotUse]:
+def list_unsubmitted(execution: ExecutionPlan, state: RunState, now_s: float) -> list[SlotUse]:
     """Return the free slots of batch queues whose submission is still ahead, in its order. Slots
     that are paid for stay as planned: an earlier one would cost more than the plan says."""
     uses = (
@@ -91,7 +91,7 @@ def plan_submissions(
     """Plan the submissions that are still ahead again. A slot is submitted now if waiting loses
     probability, and later than planned if that loses none of the planned one. Queues without a
     current forecast keep their planned instants."""
-    pending = unsubmitted(execution, state, now_s)
+    pending = list_unsubmitted(execution, state, now_s)
     if not pending:
         return SubmissionCheck(again_s=now_s + CHECK_S)
     ahead: dict[str, int] = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.completion import first_lost
+from vgrads.execmgr.core.completion import find_first_lost
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import SlotRecord
 from vgrads.kernel.units import format_count
@@ -15,7 +15,7 @@ from vgrads.planner.snapshot import TaskKey
 _UNREADY = (SlotState.REQUESTED, SlotState.QUEUED, SlotState.GRANTED)
 
 
-def shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
+def explain_shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
     """Return why the promise is broken without replanning; empty while enough workflows are
     left."""
     if not lost:
@@ -24,14 +24,14 @@ def shortfall(execution: ExecutionPlan, lost: Mapping[TaskKey, str]) -> str:
     left, needed = sum(name not in broken for name in execution.scheduled), execution.plan.needed
     if left >= needed:
         return ""
-    (workflow, task), why = first_lost(lost)
+    (workflow, task), why = find_first_lost(lost)
     return (
         f"{format_count(left, 'workflow', 'are')} left, {needed} are needed; "
         f"{workflow}/{task}: {why}"
     )
 
 
-def beyond_help(execution: ExecutionPlan, faulty: Mapping[TaskKey, str]) -> bool:
+def is_beyond_help(execution: ExecutionPlan, faulty: Mapping[TaskKey, str]) -> bool:
     """True if too many workflows have a task that fails by itself: no plan can keep the promise any
     more."""
     if not faulty:
@@ -41,7 +41,7 @@ def beyond_help(execution: ExecutionPlan, faulty: Mapping[TaskKey, str]) -> bool
     return len(workflow_set.workflows) - len(broken) < workflow_set.needed
 
 
-def first_overdue_s(execution: ExecutionPlan, slots: Mapping[str, SlotRecord]) -> float:
+def find_first_overdue_s(execution: ExecutionPlan, slots: Mapping[str, SlotRecord]) -> float:
     """Return when the first slot is overdue if nothing changes; ``inf`` if none can be."""
     return min(
         (execution.overdue_s[slot] for slot, record in slots.items() if _may_be_overdue(record)),
@@ -53,7 +53,9 @@ def _may_be_overdue(record: SlotRecord) -> bool:
     return record.state in _UNREADY and not record.overdue and not record.closing
 
 
-def overdue(execution: ExecutionPlan, slots: Mapping[str, SlotRecord], now_s: float) -> list[str]:
+def find_overdue_slots(
+    execution: ExecutionPlan, slots: Mapping[str, SlotRecord], now_s: float
+) -> list[str]:
     """Return the slots that should be ready by now, are not, and were not yet recorded as
     overdue."""
     return [

@@ -24,7 +24,7 @@ from vgrads.execmgr.engines.folder import FolderEngine
 from vgrads.execmgr.engines.slot_agents import SlotAgents
 from vgrads.execmgr.engines.slot_order import SlotOrder
 from vgrads.execmgr.tasks.agent_orders import AgentOrders
-from vgrads.execmgr.tasks.agent_results import append_output, store_output, times_of, verdict_of
+from vgrads.execmgr.tasks.agent_results import append_output, judge_attempt, store_output, sum_times
 from vgrads.execmgr.tasks.folder import AGENTS, TaskFolder
 from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.execmgr.tasks.process import AttemptVerdict
@@ -219,8 +219,8 @@ class AgentEngine(FolderEngine):
             order, apart = sent.order, self._orders.is_apart(sent.order)
             if apart:
                 store_output(self._folder.place(order), out, err)
-            verdict = verdict_of(self._folder, order, end, err, apart)
-            self._end(key, sent, replace(verdict, times=times_of(end, since_s, sent.staged_s)))
+            verdict = judge_attempt(self._folder, order, end, err, apart)
+            self._end(key, sent, replace(verdict, times=sum_times(end, since_s, sent.staged_s)))
 
         self._do(judge, key, sent)
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from vgrads.agent.processes import kill_marked, marked
 from vgrads.execmgr.engines.live_replicas import LiveReplica
 from vgrads.execmgr.tasks.folder import TaskFolder
-from vgrads.execmgr.tasks.process import QUICK_S, AttemptVerdict, noted_code
+from vgrads.execmgr.tasks.process import QUICK_S, AttemptVerdict, read_exit_code
 
 _Item = TypeVar("_Item")
 
@@ -70,7 +70,7 @@ class Cleaner:
             if replica.mark in undead:
                 self._end(replica, AttemptVerdict("its processes cannot be killed"))
             else:
-                noted = noted_code(self._folder.place(replica.order)) if code is None else code
+                noted = read_exit_code(self._folder.place(replica.order)) if code is None else code
                 self._judge(replica, noted)
 
 

@@ -30,7 +30,7 @@ from vgrads.execmgr.tasks.process import (
     IDLE_S,
     LOOK_S,
     AttemptVerdict,
-    alive,
+    find_process,
     has_ended,
 )
 from vgrads.kernel.clock import Clock
@@ -70,7 +70,7 @@ class ProcessEngine(FolderEngine):
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         needed = {self._folder.mark(order): order for order in orders}
         folders = {mark: self._folder.place(order) for mark, order in needed.items()}
-        going_on = {mark for mark, folder in folders.items() if alive(folder) is not None}
+        going_on = {mark for mark, folder in folders.items() if find_process(folder) is not None}
         ours = self._folder.marks
         kill_marked(lambda mark: mark.startswith(ours) and mark not in going_on)
         anew = []
@@ -155,7 +155,7 @@ class ProcessEngine(FolderEngine):
         use."""
         recovered, limited = self._replicas.watched()
         for replica in recovered:
-            if alive(self._folder.place(replica.order)) is None:
+            if find_process(self._folder.place(replica.order)) is None:
                 self._replicas.unwatch(replica)
                 self._cleaner.put(replica, None)
         used = memory_of_sessions() if limited else {}

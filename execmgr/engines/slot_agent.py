@@ -141,7 +141,7 @@ class SlotAgent:
         return payload
 
 
-def introduced(id_: str, incarnation: str, hello: Hello, slot: str) -> SlotAgent:
+def register_agent(id_: str, incarnation: str, hello: Hello, slot: str) -> SlotAgent:
     """Return an agent as it introduces itself."""
     return SlotAgent(
         id=id_,

@@ -17,7 +17,7 @@ from vgrads.exchange.http import Connection
 from vgrads.exchange.messages import HEARTBEAT_S, ReceivedMessage
 from vgrads.exchange.port import AgentPort
 from vgrads.exchange.values import AttemptEnd, Message, Triple
-from vgrads.execmgr.engines.slot_agent import SlotAgent, introduced
+from vgrads.execmgr.engines.slot_agent import SlotAgent, register_agent
 from vgrads.execmgr.engines.slot_order import SlotOrder
 from vgrads.execmgr.engines.slot_orders import ExpectedOrders, WaitingOrders
 from vgrads.kernel.clock import Clock
@@ -232,7 +232,7 @@ class SlotAgents:
             agent.begin_anew(message.incarnation)
             return agent
         slot = self.names.slot_of(hello.slot)
-        agent = introduced(message.agent, message.incarnation, hello, slot)
+        agent = register_agent(message.agent, message.incarnation, hello, slot)
         agent.number = len(self._agents)
         self._by_id[agent.id] = agent
         self._agents.append(agent)

@@ -16,7 +16,7 @@ from typing import Any
 
 from vgrads.agent.programs import staging, workdirs
 from vgrads.exchange.digests import FileDigests
-from vgrads.execmgr.tasks.command_line import TaskFolders, command_text, joined, variable
+from vgrads.execmgr.tasks.command_line import TaskFolders, command_text, join_words, variable
 from vgrads.execmgr.tasks.environment import environment_for
 from vgrads.execmgr.tasks.folder import TaskFolder
 from vgrads.execmgr.tasks.order import TaskOrder
@@ -158,5 +158,5 @@ def _with_workdir(order: TaskOrder, text: str) -> str:
     """Return the text with a copy of what the task wrote into its workdir."""
     words = (_PYTHON, "-I", _WORKDIRS)
     rest = (order.environment.workdir or "", *order.outputs)
-    note, fetch = joined((*words, "note", *rest)), joined((*words, "fetch", *rest))
+    note, fetch = join_words((*words, "note", *rest)), join_words((*words, "fetch", *rest))
     return f"{note} || exit {_NO_GO}\n( eval {shlex.quote(text)} ) || exit\n{fetch}"

@@ -31,7 +31,7 @@ def append_output(scratch: Path, out: str, err: str) -> None:
                 file.write(text)
 
 
-def verdict_of(
+def judge_attempt(
     folder: TaskFolder, order: TaskOrder, end: AttemptEnd, err: str, apart: bool
 ) -> AttemptVerdict:
     """Return whether an attempt succeeded. ``err``: reported by the agent; ``apart``: the agent
@@ -61,7 +61,7 @@ def _sent_verdict(
     return AttemptVerdict(last) if not verdict.reason or last.startswith(_NOT_SENT) else verdict
 
 
-def times_of(end: AttemptEnd, since_s: float, staged_s: float) -> Times:
+def sum_times(end: AttemptEnd, since_s: float, staged_s: float) -> Times:
     """Return the times of an attempt. ``since_s``: from its start command to its report;
     ``staged_s``: preparation at the manager."""
     elsewhere_s = since_s - staged_s - end.fetched_s - end.ran_s - end.sent_s

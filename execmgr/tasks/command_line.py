@@ -69,7 +69,7 @@ def command_text(order: TaskOrder, folders: TaskFolders) -> str:
     command = "\n".join((*inner, order.command))
     if box is not None:
         command = container_text(box, command, order.environment, folders)
-    moves = joined((folders.python, "-I", folders.staging))
+    moves = join_words((folders.python, "-I", folders.staging))
     if order.fetches:
         before.append(f"{moves} fetch || exit")
     if order.sends:
@@ -139,7 +139,7 @@ def container_text(
         ):
             words += ["--bind", f"{_escaped(path)}:{_escaped(path)}{mode}"]
         words += ["--pwd", folder, *box.options, box.image, *shell_words(command)]
-        return f"{before}{passed} {joined(words)}"
+        return f"{before}{passed} {join_words(words)}"
     words = [
         box.engine,
         "run",
@@ -159,7 +159,7 @@ def container_text(
         words += ["--env", name]
     words += [*box.options, "--entrypoint", SHELL, box.image, *shell_words(command)[1:]]
     first = 3  # after the engine, "run" and "--rm"
-    return f"{joined(words[:first])} {_USER[box.engine]} {joined(words[first:])}"
+    return f"{join_words(words[:first])} {_USER[box.engine]} {join_words(words[first:])}"
 
 
 _USER = {
@@ -171,7 +171,7 @@ _USER = {
 """Options that make files of the container belong to the user, evaluated where the task runs."""
 
 
-def joined(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Return the text of a command, with quotes where the shell needs them."""
     return " ".join(_quoted(word) for word in words)
 

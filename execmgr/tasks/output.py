@@ -16,7 +16,7 @@ MAX_STORED = 2**20
 machines."""
 
 
-def tail(file: Path, most: int = 4096) -> str:
+def read_tail(file: Path, most: int = 4096) -> str:
     """Return the end of a file, whole lines if it is longer; empty if it is missing or not a
     regular file."""
     try:
@@ -29,7 +29,9 @@ def tail(file: Path, most: int = 4096) -> str:
     return text.partition("\n")[2] if size > most and "\n" in text else text
 
 
-def since(file: Path, position: int, whole_lines: bool, most: int = MAX_STORED) -> tuple[str, int]:
+def read_since(
+    file: Path, position: int, whole_lines: bool, most: int = MAX_STORED
+) -> tuple[str, int]:
     """Return the text of a file after a position, and the new position; nothing if the file is
     missing or not a regular file. ``whole_lines``: an unfinished line is returned only when it is
     complete."""
@@ -49,7 +51,7 @@ def put_first(scratch: Path, line: str) -> None:
     file = scratch / STDERR
     with suppress(OSError):
         if file.is_file() and not file.is_symlink() and not is_database(file):
-            text = tail(file, MAX_STORED)
+            text = read_tail(file, MAX_STORED)
             if not text.startswith(line):
                 file.write_text(f"{line}\n{text}")
 
@@ -63,7 +65,7 @@ def shorten(scratch: Path) -> dict[str, Path]:
         if not file.is_file() or file.is_symlink() or is_database(file):
             continue
         if file.stat().st_size > MAX_STORED:
-            file.write_text(tail(file, MAX_STORED))
+            file.write_text(read_tail(file, MAX_STORED))
         result[name] = file
     return result
 

@@ -30,7 +30,7 @@ from vgrads.agent.programs.staging import STAGED_MARK
 from vgrads.agent.spawner import ExitedChild, Spawner
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.free_spawn import spawn
-from vgrads.execmgr.tasks.output import STDERR, tail
+from vgrads.execmgr.tasks.output import STDERR, read_tail
 from vgrads.kernel.user_files import read_user_file
 
 NOTES = ".task"
@@ -181,7 +181,7 @@ def _notes(scratch: Path) -> list[int]:
         return []
 
 
-def alive(scratch: Path) -> int | None:
+def find_process(scratch: Path) -> int | None:
     """Return the process of a scratch folder, if it still runs; its pid may have been reused."""
     notes = _notes(scratch)
     with suppress(OSError):
@@ -196,7 +196,7 @@ def has_ended(scratch: Path) -> bool:
     return len(_notes(scratch)) == 2
 
 
-def noted_code(scratch: Path) -> int:
+def read_exit_code(scratch: Path) -> int:
     """Return the recorded exit code of a task; −9 if it ended without one."""
     notes = _notes(scratch)
     return notes[1] if len(notes) == 2 else -signal.SIGKILL
@@ -229,7 +229,7 @@ def explain(code: int, scratch: Path) -> AttemptVerdict:
     number = -code if code < 0 else code - 128  # the shell reports a signal as 128 and more
     killed = number in {signal_.value for signal_ in signal.Signals}
     how = f"killed by {signal.Signals(number).name}" if killed else f"exit code {code}"
-    complaints = tail(scratch / STDERR).strip().splitlines()
+    complaints = read_tail(scratch / STDERR).strip().splitlines()
     text = complaints[-1][:200] if complaints else ""
     return AttemptVerdict(
         f"{how}: {text}" if text else how, None if killed else code, ended=_shell_code(code)

@@ -279,7 +279,9 @@ def states_of(paths: Mapping[str, Path]) -> dict[str, FileState]:
     return {name: (path, *size_and_mtime(path)) for name, path in paths.items()}
 
 
-def fingerprints(was: Mapping[str, FileState], files: ReadsFiles) -> dict[str, FileFingerprint]:
+def compute_fingerprints(
+    was: Mapping[str, FileState], files: ReadsFiles
+) -> dict[str, FileFingerprint]:
     """Return their fingerprints with digests; OSError if any has changed since, or cannot be
     read."""
     result = traces({name: path for name, (path, *_) in was.items()}, files)

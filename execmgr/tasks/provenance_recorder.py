@@ -22,7 +22,7 @@ from vgrads.execmgr.tasks.provenance import (
     FileState,
     append_record,
     can_stand,
-    fingerprints,
+    compute_fingerprints,
     recipe_of,
     states_of,
     traces,
@@ -80,6 +80,6 @@ class ProvenanceRecorder:
             key=key,
             siblings=str(self._folder.set_folder),
             recipe=recipe_of(order, order.environment, key),
-            reads=fingerprints(self._inputs.pop((order.key, order.attempt)), self._files),
+            reads=compute_fingerprints(self._inputs.pop((order.key, order.attempt)), self._files),
             outputs=traces({name: results / name for name in order.outputs}, self._files),
         )

@@ -21,12 +21,12 @@ from vgrads.planner.promise.probability import (
     Scenarios,
     WorkflowOutcome,
     at_least,
-    paper_probability,
+    compute_paper_probability,
     standard_error,
 )
 from vgrads.planner.promise.single_slot_success import single_slot_probabilities
 from vgrads.planner.snapshot import ReplicaKey, Snapshot, TaskKey
-from vgrads.vgrid.binding import priced
+from vgrads.vgrid.binding import price_request
 
 Reasons = Mapping[str, Any]
 """The numbers that decided, by name."""
@@ -259,7 +259,7 @@ class PaperDraft(Draft):
         stamp = hash(tuple(placements))
         if self._cache.get(name, (0, 0.0))[0] != stamp:
             workflow = self.snapshot.workflow_by_name[name]
-            chance = paper_probability(workflow, placements, self.snapshot.slot_by_id)
+            chance = compute_paper_probability(workflow, placements, self.snapshot.slot_by_id)
             self._cache[name] = (stamp, chance)
         return self._cache[name][1]
 
@@ -303,7 +303,7 @@ class Bookings:
         slot, placed = self._slots[slot_id], self._placed[slot_id]
         if not slot.paid or not placed:
             return 0.0
-        return priced(slot, [(p.start_s, p.end_s) for p in placed]).usd
+        return price_request(slot, [(p.start_s, p.end_s) for p in placed]).usd
 
     @property
     def cost_usd(self) -> float:

@@ -39,7 +39,9 @@ class SlotArrays(NamedTuple):
 
 
 @compiled
-def upward_ranks(s: ShapeArrays, slowness: float, latency_s: float, per_mib: float) -> Floats:
+def compute_upward_ranks(
+    s: ShapeArrays, slowness: float, latency_s: float, per_mib: float
+) -> Floats:
     """Return for each task the longest path to the end by mean run and transfer times (equation
     7)."""
     ranks = np.zeros(len(s.runtime_s))
@@ -91,7 +93,7 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot], share: float = 0.
     shape, count = workflow.shape.arrays, len(workflow.order)
     work = count * len(slots) * 5
     slowness = float(np.mean([1.0 / slot.speed for slot in slots]))
-    ranks = upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
+    ranks = compute_upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
     lengths_s = _lengths_s(workflow, snapshot, slots)
     chosen, starts_s = np.zeros(count, np.int64), np.zeros(count)
     machines = _machines(draft, slots, (count, share))

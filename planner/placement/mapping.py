@@ -22,7 +22,7 @@ class Candidate:
     probability: float
 
 
-def candidates(
+def list_candidates(
     draft: Draft, key: TaskKey, slots: Iterable[Slot], latest_end_s: float
 ) -> Iterator[Candidate]:
     """Return candidates in every slot, early or at more probable starts; probability joint with the
@@ -94,7 +94,7 @@ def _starts(
     return instants
 
 
-def most_probable(options: Iterable[Candidate]) -> Candidate | None:
+def choose_most_probable(options: Iterable[Candidate]) -> Candidate | None:
     """Return the most probable candidate; among equals the one that ends first."""
     best: Candidate | None = None
     for option in options:
@@ -110,7 +110,7 @@ def most_probable(options: Iterable[Candidate]) -> Candidate | None:
     return best
 
 
-def earliest(options: Iterable[Candidate]) -> Candidate | None:
+def choose_earliest(options: Iterable[Candidate]) -> Candidate | None:
     """Return the candidate that ends first, among those with positive probability."""
     possible = [option for option in options if option.probability > 0]
     return min(possible, key=lambda o: (o.placement.end_s, -o.probability), default=None)
@@ -121,12 +121,14 @@ def place_workflow(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     first."""
     workflow = draft.snapshot.workflow_by_name[name]
     latest = latest_finishes(workflow, draft.snapshot)
-    return _place_by(draft, name, slots, most_probable, latest) or place_early(draft, name, slots)
+    return _place_by(draft, name, slots, choose_most_probable, latest) or place_early(
+        draft, name, slots
+    )
 
 
 def place_early(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bool:
     """Place all tasks of a workflow, each where it ends first; False if one cannot end in time."""
-    return _place_by(draft, name, slots, earliest, {})
+    return _place_by(draft, name, slots, choose_earliest, {})
 
 
 def _place_by(
@@ -140,13 +142,13 @@ def _place_by(
     workflow, mark = draft.snapshot.workflow_by_name[name], draft.mark()
     for task_id in deadline_order(workflow, draft.snapshot):
         limit_s = latest_s.get(task_id, draft.snapshot.workflow_set.deadline_s)
-        options = list(candidates(draft, (name, task_id), slots, limit_s))
+        options = list(list_candidates(draft, (name, task_id), slots, limit_s))
         best = choose(options)
         if best is None or best.probability <= 0:
             draft.back_to(mark)
             return False
         draft.place(best.placement)
-        rule = "earliest end" if choose is earliest else "most probable"
+        rule = "earliest end" if choose is choose_earliest else "most probable"
         draft.note(best.placement, rule, {"considered": len(options)})
     draft.settle(name)
     return True

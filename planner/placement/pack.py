@@ -28,7 +28,7 @@ _WORK_PER_PLACEMENT = 1_500
 _FINEST = 50  # relative precision (1/50) of the number of billing units
 
 
-def cheapest(
+def find_cheapest_packing(
     draft: Draft, names: Sequence[str], count: int, slots: Sequence[Slot], budget_usd: float
 ) -> Packing:
     """Return the cheapest packing of ``count`` of these workflows, or of as many as the budget
@@ -231,9 +231,12 @@ def pack_minimum(draft: Draft, slots: Sequence[Slot]) -> Steps:
         return []
     names = [name for name in snapshot.by_length if name not in draft.replicas]
     before_usd, budget_usd, steps = draft.cost_usd, snapshot.workflow_set.most_usd, Steps()
-    packing, whole = cheapest(draft, names, missing, slots, budget_usd - before_usd), Packing()
+    packing, whole = (
+        find_cheapest_packing(draft, names, missing, slots, budget_usd - before_usd),
+        Packing(),
+    )
     if len(packing.rows) < missing and budget_usd < math.inf:  # before it takes slots
-        whole = cheapest(draft, names, missing, slots, math.inf)
+        whole = find_cheapest_packing(draft, names, missing, slots, math.inf)
     placed = put_whole(draft, packing)
     if placed:
         steps.append(
@@ -258,7 +261,7 @@ def pack_batch(
 ) -> int:
     """Place ``count`` of these workflows, or replicas of them, within this additional budget;
     return how many gain from it."""
-    return put_whole(draft, cheapest(draft, names, count, slots, budget_usd))
+    return put_whole(draft, find_cheapest_packing(draft, names, count, slots, budget_usd))
 
 
 def put_whole(draft: Draft, packing: Packing) -> int:

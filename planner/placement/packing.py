@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.rows import TaskRows, make_rows, merged
+from vgrads.planner.placement.rows import TaskRows, make_rows, merge_workflows
 from vgrads.planner.placement.window_packing import (
     WINDOW,
     PlacementShape,
@@ -132,7 +132,7 @@ class Packer:
     def _together(self, windows: Sequence[Window], number: int) -> Packing:
         names = self.names[:number]
         parts = [self.rows_of(self._workflow(name)) for name in names]
-        shape, turns = merged(parts)
+        shape, turns = merge_workflows(parts)
         _, placed, starts_s, where = self._fill(self._room(windows), windows, (shape, 1, -np.inf))
         if not placed:
             return Packing()

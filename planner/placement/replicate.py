@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.mapping import candidates
+from vgrads.planner.placement.mapping import list_candidates
 from vgrads.planner.plan import Placement
-from vgrads.planner.promise.probability import paper_promise
+from vgrads.planner.promise.probability import compute_paper_promise
 from vgrads.planner.snapshot import Snapshot, TaskKey
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
@@ -26,7 +26,7 @@ def add_replica(draft: Draft, key: TaskKey, slots: Iterable[Slot]) -> Placement 
     tried = 0
     for slot in slots:
         limit = window_end(draft, key, slot.site)
-        for option in candidates(draft, key, [slot], limit):
+        for option in list_candidates(draft, key, [slot], limit):
             after = draft.scenarios.share(done_bits | outcome.success(option.placement))
             tried += 1
             rank = (after, -option.placement.end_s, option.placement)
@@ -70,7 +70,7 @@ def _most_probable(
     """Return the replica that raises the task most; None if none does."""
     best: tuple[float, Placement | None] = (measure(draft, key, ()), None)
     for slot in slots:
-        for option in candidates(draft, key, [slot], window_end(draft, key, slot.site)):
+        for option in list_candidates(draft, key, [slot], window_end(draft, key, slot.site)):
             after = measure(draft, key, (option.placement,))
             if after > best[0] + 1e-9:
                 best = (after, option.placement)
@@ -91,7 +91,7 @@ def by_paper(draft: Draft, key: TaskKey, more: Sequence[Placement] = ()) -> floa
     within one."""
     placements = [p for replicas in draft.replicas[key[0]].values() for p in replicas]
     workflow = draft.snapshot.workflow_by_name[key[0]]
-    return paper_promise(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
+    return compute_paper_promise(workflow, [*placements, *more], draft.snapshot.slot_by_id)[key[1]]
 
 
 def window_end(draft: Draft, key: TaskKey, site: str) -> float:
@@ -115,7 +115,9 @@ def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bo
     rests = _rests_s(workflow, draft.snapshot)
     for task_id in workflow.order:
         limit = draft.snapshot.workflow_set.deadline_s - rests[task_id]
-        options = [o for o in candidates(draft, (name, task_id), slots, limit) if o.probability > 0]
+        options = [
+            o for o in list_candidates(draft, (name, task_id), slots, limit) if o.probability > 0
+        ]
         best = min(
             options, key=lambda o: (-round(o.probability, 2), o.placement.end_s), default=None
         )

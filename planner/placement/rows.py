@@ -66,7 +66,7 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> TaskRows:
     )
 
 
-def merged(parts: Sequence[TaskRows]) -> tuple[TaskRows, Any]:
+def merge_workflows(parts: Sequence[TaskRows]) -> tuple[TaskRows, Any]:
     """Return the tasks of several workflows as one, by their latest starts; and for each position
     the task number, counted through the parts. Parents stay before their children."""
     sizes = np.array([len(part.order) for part in parts])

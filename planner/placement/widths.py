@@ -19,7 +19,7 @@ from vgrads.workflows.task import Task
 _Kind = tuple[Site, NodeType]
 
 
-def widened(workflow_set: WorkflowSet, catalog: Catalog) -> WorkflowSet:
+def widen(workflow_set: WorkflowSet, catalog: Catalog) -> WorkflowSet:
     """Return the set with task widths adjusted to their resources; ``threads`` keeps the requested
     number."""
     kinds = [(site, node) for site in catalog.sites for node in site.nodes if node.resources]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.planner.placement.draft import Draft
-from vgrads.vgrid.binding import LOSS, priced
+from vgrads.vgrid.binding import LOSS, price_request
 from vgrads.vgrid.slot import Slot
 from vgrads.vgrid.varq import STEP_S
 
@@ -130,7 +130,7 @@ def open_windows(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
     for slot in slots:
         placed = draft.slots.placed(slot.id)
         if slot.paid and placed:
-            requested_s = priced(slot, [(p.start_s, p.end_s) for p in placed]).submit_s
+            requested_s = price_request(slot, [(p.start_s, p.end_s) for p in placed]).submit_s
             units = math.ceil((max(p.end_s for p in placed) - requested_s) / slot.billing_s - 1e-9)
             end_s = min(slot.end_s, deadline_s, requested_s + units * slot.billing_s)
             begin_s = lead_s(slot) + (0.0 if slot.fixed else requested_s)

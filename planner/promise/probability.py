@@ -227,15 +227,15 @@ def standard_error(probability: float, count: int) -> float:
     return float(np.sqrt(shrunk * (1 - shrunk) / count))
 
 
-def paper_probability(
+def compute_paper_probability(
     workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
 ) -> float:
     """Return the probability of a workflow by the paper's rule: that of its least probable tail."""
-    sure = paper_promise(workflow, placements, slots)
+    sure = compute_paper_promise(workflow, placements, slots)
     return min(sure[task_id] for task_id in workflow.order if not workflow.children[task_id])
 
 
-def paper_promise(
+def compute_paper_promise(
     workflow: Workflow, placements: Iterable[Placement], slots: Mapping[str, Slot]
 ) -> dict[str, float]:
     """Return task → probability by the paper's rule: products over independent slots, minima within

@@ -17,7 +17,7 @@ REPORTED_SCENARIOS = 2048
 """Scenarios in which a promise is simulated before it is reported."""
 
 
-def with_promise(snapshot: Snapshot, plan: Plan) -> Plan:
+def add_promise(snapshot: Snapshot, plan: Plan) -> Plan:
     """Return the plan with the results of its simulation, in other scenarios than those of the
     choice: a choice looks better in the scenarios that it was based on."""
     fresh = replace(snapshot, seed=snapshot.seed + FRESH)

@@ -24,7 +24,7 @@ from vgrads.planner.search.starts import (
 )
 from vgrads.planner.search.versions import PlacedOrders, Simulator, Version
 from vgrads.planner.snapshot import QUANTILE_LEVELS, Snapshot
-from vgrads.planner.uses import slot_uses
+from vgrads.planner.uses import derive_slot_uses
 
 _SHARE = 0.25  # of the effort, for few scenarios
 _RULES = 0.6  # of this, for plans by rules, the rest for variants of the best
@@ -153,7 +153,7 @@ def _with_fewer_hours(problem: NumberedSet, screened: Sequence[_Screened]) -> It
     for s in best:
         orders = s.candidate.orders
         placements = problem.placements(orders, s.candidate.starts_s)
-        uses = slot_uses(problem.snapshot, placements)
+        uses = derive_slot_uses(problem.snapshot, placements)
         late = problem.orders_of(placements, uses, orders.spare_workflows)
         yield Start(f"{s.rule}, requested late", late)
     for s in dict.fromkeys([*best, *surest]):

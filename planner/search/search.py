@@ -15,9 +15,9 @@ from typing import Any
 
 from vgrads.planner.effort import Effort
 from vgrads.planner.evidence import draft_of
-from vgrads.planner.obstacles import lacking_of
+from vgrads.planner.obstacles import explain_lacking
 from vgrads.planner.plan import PhaseReport, Plan, Promise, SlotUse
-from vgrads.planner.promise.reported import REPORTED_SCENARIOS, with_promise
+from vgrads.planner.promise.reported import REPORTED_SCENARIOS, add_promise
 from vgrads.planner.search.compare import ComparedPlan, compare, surely
 from vgrads.planner.search.moves import Moves
 from vgrads.planner.search.starts import OWN
@@ -273,7 +273,7 @@ def _verified(
         created = _as_plan(snapshot, plan, result)
         if created.problems(snapshot):
             continue
-        lacking = lacking_of(snapshot, created)
+        lacking = explain_lacking(snapshot, created)
         created = replace(created, feasible=not lacking, lacking=lacking)
         if _rank(created, budget_usd) > _rank(best[0], budget_usd):
             best = created, result
@@ -322,7 +322,7 @@ def _as_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
         policy=plan.policy if result.rule == OWN else f"vgrads, from {result.rule}",
         promise=replace(plan.promise, cautious=draft.promise),
     )
-    return with_promise(snapshot, created)
+    return add_promise(snapshot, created)
 
 
 def _unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:

@@ -15,7 +15,7 @@ from vgrads.execmgr.closed_site import ClosedSite
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.units import format_instant
 from vgrads.vgrid.catalog import Queue, Site
-from vgrads.vgrid.closures import availability_of
+from vgrads.vgrid.closures import find_availability
 
 pytestmark = pytest.mark.services
 HOUR_S = 3600.0
@@ -47,7 +47,7 @@ def cluster(reported, queue="batch", procs=32):
         ),
     )
     site = Site(name="s", kind="batch", procs=procs, queues=queues)
-    return availability_of(site, queue, time.time(), {"s": reported})
+    return find_availability(site, queue, time.time(), {"s": reported})
 
 
 def test_slurm_reports_maintenance_and_reservations(slurm_site, tmp_path):

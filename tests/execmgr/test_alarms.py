@@ -14,7 +14,7 @@ from tests.planner.test_planner import chain, slot
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.alarm_checks import AlarmChecks, AlarmResult
-from vgrads.execmgr.core.alarms import PAUSE_S, alarms_json, due_alarms
+from vgrads.execmgr.core.alarms import PAUSE_S, alarms_json, find_due_alarms
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
 from vgrads.execmgr.core.states import (
     AlarmRaised,
@@ -40,7 +40,7 @@ def check(execution, state, at_s, probability, possible=True):
     """A check of the promise, then the rules: the state, and what a message is about."""
     event = PromiseChecked(at_s=at_s, probability=probability, possible=possible)
     state, _ = step(execution, state, event)
-    raised = due_alarms(execution, state)
+    raised = find_due_alarms(execution, state)
     for alarm in raised:
         assert event_from_json(event_to_json(alarm)) == alarm
         state, commands = step(execution, state, alarm)
@@ -96,21 +96,21 @@ def test_a_failing_command_an_impossible_promise_and_the_deadline():
     assert raised == ["failing"]
     assert state.alarms[0].reason.startswith("your command of w/t0 fails: exit code 2")
     state, _ = step(execution, state, Tick(at_s=DEADLINE_S + 1.0))
-    (missed,) = due_alarms(execution, state)
+    (missed,) = find_due_alarms(execution, state)
     assert (missed.state, missed.reason[:33]) == ("missed", "0 of 1 needed workflow is done; y")
 
     execution = execution_with()
     state, _ = lose(execution, simulate(execution, Tick(at_s=0.0), ready("a"))[0], 100.0)
-    assert [alarm.state for alarm in due_alarms(execution, state)] == ["cannot be met"]
+    assert [alarm.state for alarm in find_due_alarms(execution, state)] == ["cannot be met"]
 
 
 def test_nobody_is_notified_of_a_run_that_its_user_cancelled():
     execution = execution_with()
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
     state, _ = step(execution, state, PromiseChecked(at_s=60.0, probability=0.1))
-    assert due_alarms(execution, state)
+    assert find_due_alarms(execution, state)
     state, _ = step(execution, state, Cancelled(at_s=61.0, reason="by command"))
-    assert not due_alarms(execution, state)
+    assert not find_due_alarms(execution, state)
 
 
 def test_conditions_besides_the_state_of_the_promise():
@@ -119,22 +119,22 @@ def test_conditions_besides_the_state_of_the_promise():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
     late = PromiseChecked(at_s=60.0, probability=0.95, end_s=DEADLINE_S + 120.0)
     state, _ = step(execution, state, late)
-    (alarm,) = due_alarms(execution, state)
+    (alarm,) = find_due_alarms(execution, state)
     assert alarm.state == "late" and alarm.reason.endswith("expected 2m after the deadline")
     state, _ = step(execution, state, alarm)
     early = PromiseChecked(at_s=130.0, probability=0.95, end_s=900.0)
     state, _ = step(execution, state, early)
-    assert [alarm.state for alarm in due_alarms(execution, state)] == ["on track"]
+    assert [alarm.state for alarm in find_due_alarms(execution, state)] == ["on track"]
 
     execution = execution_with(AlarmRule(when=("on track",), not_begun_after_s=30.0))
     state, _ = simulate(execution, Tick(at_s=0.0), Tick(at_s=29.0))
-    assert not due_alarms(execution, state)
+    assert not find_due_alarms(execution, state)
     state, _ = step(execution, state, Tick(at_s=31.0))
-    (alarm,) = due_alarms(execution, state)
+    (alarm,) = find_due_alarms(execution, state)
     assert alarm.state == "not begun" and "no task has begun 31s after" in alarm.reason
     state, _ = step(execution, state, alarm)
     state, _ = step(execution, state, replace(ready("a"), at_s=95.0))
-    assert [alarm.state for alarm in due_alarms(execution, state)] == ["on track"]
+    assert [alarm.state for alarm in find_due_alarms(execution, state)] == ["on track"]
 
 
 def test_money_and_a_site_that_fails():
@@ -144,12 +144,12 @@ def test_money_and_a_site_that_fails():
         alarms=(AlarmRule(when=("on track",), above_usd=1.0), AlarmRule(when=("site fails",))),
     )
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
-    (alarm,) = due_alarms(execution, state)
+    (alarm,) = find_due_alarms(execution, state)
     assert alarm.state == "above $1.00" and "the slots cost $3.00 so far" in alarm.reason
     state, _ = step(execution, state, alarm)
     lost = SlotUpdate(at_s=100.0, slot="a", state=SlotState.FAILED, reason="no capacity")
     state, _ = step(execution, state, lost)
-    failed = [alarm for alarm in due_alarms(execution, state) if alarm.rule == 1]
+    failed = [alarm for alarm in find_due_alarms(execution, state) if alarm.rule == 1]
     assert [alarm.state for alarm in failed] == ["1 site failed: a"]
     assert failed[0].reason == "a: no capacity"
 
@@ -231,14 +231,14 @@ def test_never_two_in_a_minute_and_never_the_same_without_a_change(rules, checks
         state, _ = step(execution, state, events[-1])
         for position, values in since.items():
             values.add(_category(rules[position], probability))
-        for alarm in due_alarms(execution, state):
+        for alarm in find_due_alarms(execution, state):
             if before := last.get(alarm.rule):
                 assert alarm.at_s - before.at_s >= PAUSE_S
                 assert alarm.state != before.state or len(since[alarm.rule]) > 1
             last[alarm.rule], since[alarm.rule] = alarm, {_category(rules[alarm.rule], probability)}
             state, _ = step(execution, state, alarm)
             events.append(alarm)
-        assert not due_alarms(execution, state)
+        assert not find_due_alarms(execution, state)
     assert fold(execution, events) == state
 
 

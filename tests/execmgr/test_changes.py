@@ -12,9 +12,9 @@ from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
 from tests.execmgr.test_survival import FragileJournal, Killed, World, check_ended_well
 from tests.planner.test_planner import chain, slot
 from vgrads.drivers.simulated import SiteBehaviour
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
-from vgrads.execmgr.core.promise_record import state_of_promise
+from vgrads.execmgr.core.promise_record import judge_promise
 from vgrads.execmgr.core.remainder import (
     check_change,
     find_sufficient_changes,
@@ -31,7 +31,7 @@ from vgrads.execmgr.core.step import step
 from vgrads.execmgr.mailbox import Mail
 from vgrads.execmgr.runner import ChangedPlan, Runner
 from vgrads.kernel.errors import InputError
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 
 
 class Box:
@@ -112,7 +112,7 @@ def check_changes(world, state, journal):
     assert (execution.plan.deadline_s, execution.plan.needed) == (1500.0, 2)
     assert execution.plan.requested_probability == 0.5
     assert [record.by for record in state.requests] == ["ann", "", ""]
-    assert workflows_done(execution, state).keys() == {"v-1", "w-1"} or len(state.done) == 4
+    assert find_done_workflows(execution, state).keys() == {"v-1", "w-1"} or len(state.done) == 4
 
 
 def test_changes_are_applied_once_and_what_is_done_stays():
@@ -171,14 +171,14 @@ def test_a_lost_promise_is_given_again_after_a_change():
     state, _ = step(execution, state, impossible)
     state, _ = step(execution, state, Replanned(at_s=500.0, version=0, reason="no better"))
     state, _ = step(execution, state, replace(impossible, at_s=501.0))
-    assert state_of_promise(execution, state) == "cannot be met"
+    assert judge_promise(execution, state) == "cannot be met"
     change = RequestChange(deadline_s=3000.0)
-    spare = replace(slot("spare", 6, certain_from(1.0), end_s=2000.0), site="spare")
+    spare = replace(slot("spare", 6, make_certain_curve(1.0), end_s=2000.0), site="spare")
     better, promise, _ = plan_request(execution, state, lambda _: (spare,), change)
     event = RequestChanged(at_s=510.0, message=1, version=1, change=change, promise=promise)
     state, _ = step(better, state, event)
     assert promise > 0.9
-    assert state_of_promise(better, state) == "on track"
+    assert judge_promise(better, state) == "on track"
     (record,) = state.requests
     assert (record.deadline_s, record.promise) == (3000.0, promise)
 
@@ -218,7 +218,7 @@ def late_slot():
 
 def test_the_changes_that_suffice_now_are_those_for_what_remains():
     execution, state = late_slot()
-    spare = slot("spare", 1, certain_from(1.0), end_s=2000.0)
+    spare = slot("spare", 1, make_certain_curve(1.0), end_s=2000.0)
     changes = sufficient_now(execution, state, spare)
     assert set(changes) == {"fewer workflows", "a later deadline"}
     fewer, later = changes["fewer workflows"], changes["a later deadline"]
@@ -231,7 +231,7 @@ def test_the_changes_that_suffice_now_are_those_for_what_remains():
 
 def test_what_suffices_now_costs_what_is_spent_and_more():
     execution, state = late_slot()
-    fast = slot("fast", 1, certain_from(1.0), speed=9.0, price_usd_per_hour=36.0, end_s=300.0)
+    fast = slot("fast", 1, make_certain_curve(1.0), speed=9.0, price_usd_per_hour=36.0, end_s=300.0)
     dearer = sufficient_now(execution, state, fast)["a larger budget"]
     assert dearer.amount == pytest.approx(dearer.cost_usd - 2.0, abs=0.01)
     change = RequestChange(budget_usd=2.0 + dearer.amount)

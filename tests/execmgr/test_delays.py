@@ -5,7 +5,7 @@ import pytest
 from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
 from tests.planner.test_planner import chain, slot
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.delays import delays
+from vgrads.execmgr.core.delays import describe_delays
 from vgrads.execmgr.core.states import SlotUpdate, Tick
 
 FIRST = ("w", "t0", 0)
@@ -21,7 +21,7 @@ def lost(at_s, reason=""):
 
 
 def after(execution, *events):
-    return delays(execution, simulate(execution, Tick(at_s=0.0), *events)[0])
+    return describe_delays(execution, simulate(execution, Tick(at_s=0.0), *events)[0])
 
 
 def test_a_run_that_goes_as_planned_has_none(execution):

@@ -27,7 +27,7 @@ from vgrads.execmgr.engines.processes import ProcessEngine
 from vgrads.execmgr.pilots import Pilot
 from vgrads.execmgr.tasks.folder import AWAY, TaskFolder
 from vgrads.execmgr.tasks.order import TaskOrder
-from vgrads.execmgr.tasks.process import NOTES, alive, noted_code
+from vgrads.execmgr.tasks.process import NOTES, find_process, read_exit_code
 from vgrads.kernel.clock import WallClock
 
 
@@ -395,7 +395,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_not_our_task(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     (scratch / NOTES).write_text(f"{os.getpid()}\n")
-    assert alive(scratch) is None and noted_code(scratch) == -signal.SIGKILL
+    assert find_process(scratch) is None and read_exit_code(scratch) == -signal.SIGKILL
 
 
 def test_programs_stay_programs_where_files_are_sent(tmp_path):

@@ -13,8 +13,8 @@ from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
-from vgrads.execmgr.core.acquisitions import acquisitions
-from vgrads.execmgr.core.completion import over, refused_queues, workflows_done
+from vgrads.execmgr.core.acquisitions import list_acquisitions
+from vgrads.execmgr.core.completion import find_done_workflows, find_refused_queues, over
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
 from vgrads.execmgr.core.states import (
@@ -36,9 +36,9 @@ from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import Options
 from vgrads.planner.plan import EVERYTHING, Placement
 from vgrads.planner.snapshot import Snapshot
-from vgrads.planner.uses import slot_uses
+from vgrads.planner.uses import derive_slot_uses
 from vgrads.simulator.cloud import CloudRegion
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 
 
 def execution_for(workflows, slots, needed=1, **more):
@@ -78,7 +78,7 @@ def test_tasks_start_in_order_when_slot_and_inputs_are_there():
         execution, Tick(at_s=0.0), ready("a"), ended(first, 10.0), ended(second, 20.0)
     )
     assert commands[2:] != []
-    assert workflows_done(execution, state) == {"w": 20.0}
+    assert find_done_workflows(execution, state) == {"w": 20.0}
 
 
 def test_nothing_overtakes_what_was_planned_before_it():
@@ -107,7 +107,7 @@ def waiting_for_data(*behind):
     plan = replace(
         make_plan(snapshot),
         placements=tuple(placed),
-        uses=slot_uses(snapshot, placed),
+        uses=derive_slot_uses(snapshot, placed),
         spare_workflows=EVERYTHING,
         needed=len(flows),
     )
@@ -152,7 +152,7 @@ def test_nobody_passes_what_only_finds_no_room():
     plan = replace(
         make_plan(snapshot),
         placements=tuple(placed),
-        uses=slot_uses(snapshot, placed),
+        uses=derive_slot_uses(snapshot, placed),
         spare_workflows=EVERYTHING,
     )
     state, _ = simulate(make_execution(plan, snapshot), Tick(at_s=0.0), ready("a"))
@@ -193,7 +193,7 @@ def test_what_enough_ready_workflows_do_not_need_is_withdrawn():
 
 
 def test_the_first_copy_wins_and_its_replica_is_cancelled():
-    slots = [slot(f"s{n}", curve=certain_from(0, 0.7)) for n in range(2)]
+    slots = [slot(f"s{n}", curve=make_certain_curve(0, 0.7)) for n in range(2)]
     execution = execution_for([chain("w")], slots)
     item, two = ("w", "t0", 0), ("w", "t0", 1)
     where = {key: execution.slot_of(key) for key in (item, two)}
@@ -210,7 +210,7 @@ def test_the_first_copy_wins_and_its_replica_is_cancelled():
         ReplicaState.CANCELLED,
         ReplicaState.DONE,
     )
-    assert workflows_done(execution, state) == {"w": 90.0}
+    assert find_done_workflows(execution, state) == {"w": 90.0}
 
 
 def test_a_lost_slot_loses_its_tasks_and_their_descendants_with_a_reason():
@@ -294,8 +294,8 @@ def test_a_queue_that_refuses_for_good_is_requested_no_more_and_teaches_nothing(
     assert (state.slots["a"].state, state.slots["b"].state) == (SlotState.FAILED, SlotState.FAILED)
     assert state.slots["c"].state != SlotState.FAILED
     assert RequestSlot("b") not in commands
-    assert refused_queues(execution, state.slots) == {("s", "q")}
-    assert [acquisition.queue for acquisition in acquisitions(execution, state)] in ([], ["r"])
+    assert find_refused_queues(execution, state.slots) == {("s", "q")}
+    assert [acquisition.queue for acquisition in list_acquisitions(execution, state)] in ([], ["r"])
 
 
 def test_a_refusal_for_good_reaches_as_many_slots_as_there_are():
@@ -362,7 +362,7 @@ def run_simulated(execution, behaviour):
 def test_every_run_ends_in_bounded_time_and_is_the_fold_of_its_journal(
     shapes, count, up, acquire, boot_s, seed
 ):
-    slots = [slot(f"s{n}", 6, certain_from(10.0 * n, 0.9)) for n in range(count)]
+    slots = [slot(f"s{n}", 6, make_certain_curve(10.0 * n, 0.9)) for n in range(count)]
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     snapshot = Snapshot(workflow_set=make_set(workflows, 1), slots=tuple(slots), scenarios=64)
     plan = make_plan(snapshot, Options(effort=0.05))

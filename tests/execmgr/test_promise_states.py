@@ -7,14 +7,14 @@ import pytest
 from tests.execmgr.test_execmgr import execution_for, ready, simulate
 from tests.planner.test_planner import chain, slot
 from vgrads.execmgr.core.promise_record import (
-    failing_tasks,
-    failure_text,
+    describe_failure,
+    estimate_repetition,
+    find_failing_tasks,
+    judge_promise,
     promise_json,
-    repeating,
-    state_of_promise,
     status_of,
 )
-from vgrads.execmgr.core.remainder import current_promise
+from vgrads.execmgr.core.remainder import compute_current_promise
 from vgrads.execmgr.core.states import (
     CancelReplica,
     PromiseChecked,
@@ -72,22 +72,24 @@ def test_a_command_that_fails_in_two_slots_makes_the_run_failing():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"), ready("b"))
     running = [key for key in keys if state.replicas[key].state == "running"]
     state, _ = step(execution, state, exit_2(running[0], 10.0))
-    assert not dict(failing_tasks(state))
-    assert repeating(state)["w", "t0"] == pytest.approx(0.5)
-    before = current_promise(execution, state).probability
+    assert not dict(find_failing_tasks(state))
+    assert estimate_repetition(state)["w", "t0"] == pytest.approx(0.5)
+    before = compute_current_promise(execution, state).probability
     assert 0.2 < before < 0.8
     again = next(key for key in keys if state.replicas[key].state == "running")
     state, _ = step(execution, state, exit_2(again, 20.0))
-    ((task, failures),) = failing_tasks(state)
+    ((task, failures),) = find_failing_tasks(state)
     assert (task, failures.status, failures.times) == (("w", "t0"), 2, 2)
-    outlook = current_promise(execution, state)
+    outlook = compute_current_promise(execution, state)
     state, _ = step(
         execution,
         state,
         PromiseChecked(at_s=21.0, probability=outlook.probability, possible=outlook.possible),
     )
-    assert state_of_promise(execution, state) == "failing"
-    assert failure_text(dict(failing_tasks(state))) == f"your command of w/t0 fails: {TYPO}"
+    assert judge_promise(execution, state) == "failing"
+    assert (
+        describe_failure(dict(find_failing_tasks(state))) == f"your command of w/t0 fails: {TYPO}"
+    )
     shown = promise_json(execution, state, 25.0)
     assert (shown["promise_state"], shown["promise_age_s"]) == ("failing", 4.0)
 
@@ -97,7 +99,7 @@ def test_a_command_that_is_tried_again_does_not_lead_to_another_plan():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"), exit_2(("w", "t0", 0), 10.0))
     state, commands = step(execution, state, PromiseChecked(at_s=11.0, probability=0.5))
     assert not [c for c in commands if isinstance(c, Replan)]
-    assert state_of_promise(execution, state) == "at risk"
+    assert judge_promise(execution, state) == "at risk"
     done = ReplicaEnded(at_s=110.0, key=("w", "t0", 0), ok=True)
     state, _ = step(execution, state, done)
     assert not state.promise.fallen
@@ -108,10 +110,10 @@ def test_a_failure_that_does_not_repeat_lowers_the_expected_share():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
     for name in ("v", "w"):
         state, _ = step(execution, state, exit_2((name, "t0", 0), 10.0))
-    assert set(repeating(state).values()) == {0.5}
+    assert set(estimate_repetition(state).values()) == {0.5}
     done = ReplicaEnded(at_s=100.0, key=("v", "t0", 0), ok=True)
     state, _ = step(execution, state, done)
-    assert repeating(state) == {("w", "t0"): pytest.approx(1 / 3)}
+    assert estimate_repetition(state) == {("w", "t0"): pytest.approx(1 / 3)}
 
 
 def test_lost_nodes_are_not_the_commands_fault():
@@ -133,7 +135,7 @@ def test_after_a_loss_paid_slots_end_with_the_unit_that_has_begun():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("paid", 10.0), ready("free", 10.0))
     state, commands = lose(execution, state, 100.0)
     assert not [c for c in commands if isinstance(c, ReleaseSlot | CancelReplica)]
-    assert state_of_promise(execution, state) == "cannot be met"
+    assert judge_promise(execution, state) == "cannot be met"
     assert state.slots["paid"].paid_until_s == pytest.approx(310.0 - 3.0)
     state, commands = step(execution, state, Tick(at_s=307.0))
     assert [c.slot for c in commands if isinstance(c, ReleaseSlot)] == ["paid"]

@@ -14,8 +14,8 @@ from vgrads.api.plans.replanners import within_capacity
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.promise_checks import PromiseChecks
-from vgrads.execmgr.core.promise_record import state_of_promise
-from vgrads.execmgr.core.remainder import current_promise, plan_remainder, progress_of
+from vgrads.execmgr.core.promise_record import judge_promise
+from vgrads.execmgr.core.remainder import compute_current_promise, measure_progress, plan_remainder
 from vgrads.execmgr.core.states import (
     Cancelled,
     PromiseChecked,
@@ -27,7 +27,7 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.step import step
 from vgrads.kernel.clock import SimClock
 from vgrads.planner.make import Options
-from vgrads.planner.outlook import Outlook, promise_now
+from vgrads.planner.outlook import Outlook, compute_promise
 from vgrads.planner.replan import replan
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.vgrid.slot import StartCurve
@@ -166,16 +166,16 @@ def test_a_promise_is_lost_only_after_no_plan_was_found_for_it():
     impossible = PromiseChecked(at_s=60.0, probability=0.0, possible=False)
     state, commands = step(execution, state, impossible)
     assert len(replans(commands)) == 1
-    assert state_of_promise(execution, state) == "at risk"
+    assert judge_promise(execution, state) == "at risk"
     state, _ = step(execution, state, Replanned(at_s=61.0, version=0, reason="no better"))
     state, commands = step(execution, state, replace(impossible, at_s=62.0))
     assert not replans(commands)
-    assert state_of_promise(execution, state) == "cannot be met"
+    assert judge_promise(execution, state) == "cannot be met"
     assert state.promise.lost_s == 62.0
     late = SlotUpdate(at_s=300.0, slot="a", state=SlotState.FAILED, reason="node down")
     state, commands = step(execution, state, late)
     assert not replans(commands)
-    assert state_of_promise(execution, state) == "cannot be met"
+    assert judge_promise(execution, state) == "cannot be met"
 
 
 def test_the_promise_is_checked_at_once_when_a_slot_fails():
@@ -196,7 +196,7 @@ def test_a_run_is_planned_again_when_its_promise_falls():
     late = StartCurve(np.array([400.0, 600.0]), np.array([0.5, 1.0]))
     execution = execution_for([chain("w", 500.0)], [slot("a", curve=late)])
     state, _ = simulate(execution, Tick(at_s=0.0))
-    outlook = current_promise(execution, state._replace(now_s=450.0))
+    outlook = compute_current_promise(execution, state._replace(now_s=450.0))
     assert (outlook.probability, outlook.possible) == (0.0, False)
     checked = PromiseChecked(at_s=450.0, probability=0.0, end_s=None, possible=False)
     state, commands = step(execution, state, checked)
@@ -214,7 +214,7 @@ def test_a_new_plan_never_promises_less_than_the_present_one():
 def test_a_search_that_the_clock_ends_says_so():
     execution, state = late_run()
     state = state._replace(now_s=60.0)
-    arguments = execution.plan, execution.snapshot, progress_of(execution, state), lambda _: ()
+    arguments = execution.plan, execution.snapshot, measure_progress(execution, state), lambda _: ()
     _, reason = replan(*arguments, Options(within_s=0.0))
     assert reason.count("; the search was ended after 0 s") == 1
     _, reason = replan(*arguments, Options(effort=0.1))
@@ -227,8 +227,8 @@ def test_a_running_task_is_counted_where_it_runs():
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a", 150.0))
     state, _ = step(execution, state, Tick(at_s=300.0))
     fast = replace(slot("fast"), speed=10.0)
-    progress = progress_of(execution, state)
-    before = promise_now(execution.plan, execution.snapshot, progress)
+    progress = measure_progress(execution, state)
+    before = compute_promise(execution.plan, execution.snapshot, progress)
     assert before.end_s == pytest.approx(950.0)
     better, reason = plan_remainder(execution, state, lambda _: (fast,))
     assert better is None
@@ -238,7 +238,9 @@ def test_a_running_task_is_counted_where_it_runs():
 def test_a_running_task_counts_though_less_time_is_left_than_its_plan_reserves():
     execution = execution_for([chain("w", 600.0)], [slot("a")], runtime_spread=0.2)
     state, _ = simulate(execution, Tick(at_s=0.0), ready("a"))
-    outlooks = [current_promise(execution, state._replace(now_s=at)) for at in (0.0, 700.0, 980.0)]
+    outlooks = [
+        compute_current_promise(execution, state._replace(now_s=at)) for at in (0.0, 700.0, 980.0)
+    ]
     assert outlooks[0].probability > outlooks[1].probability > 0.8
     assert 0.0 < outlooks[2].probability < 0.5 and outlooks[2].possible
 
@@ -273,7 +275,7 @@ def test_a_slot_that_is_not_requested_yet_may_be_requested_earlier():
     use = replace(execution.uses["a"], submit_s=350.0)
     execution = replace(execution, plan=replace(execution.plan, uses=(use,)), uses={"a": use})
     state, _ = simulate(execution, Tick(at_s=0.0))
-    assert [use.slot.id for use in progress_of(execution, state).coming] == ["a"]
+    assert [use.slot.id for use in measure_progress(execution, state).coming] == ["a"]
     better, reason = plan_remainder(execution, state._replace(now_s=20.0), lambda _: ())
     assert better is not None, reason
     assert better.uses.keys() == {"a"}
@@ -321,5 +323,7 @@ def test_of_several_running_replicas_the_one_that_is_furthest_counts():
     state, _ = simulate(execution, Tick(at_s=0.0), ready(first, 10.0), ready(second, 200.0))
     assert [r.state for r in state.replicas.values()] == ["running", "running"]
     state, _ = step(execution, state, Tick(at_s=300.0))
-    outlook = promise_now(execution.plan, execution.snapshot, progress_of(execution, state))
+    outlook = compute_promise(
+        execution.plan, execution.snapshot, measure_progress(execution, state)
+    )
     assert outlook.end_s == pytest.approx(610.0)

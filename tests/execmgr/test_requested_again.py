@@ -13,7 +13,7 @@ from tests.execmgr.test_survival import (
 from tests.planner.test_planner import chain
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.simulated import SiteBehaviour
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.journal import MemoryJournal, fold
 from vgrads.execmgr.core.states import SiteSilent, SlotRequestedAgain
 from vgrads.execmgr.pilot_reports import PilotReports
@@ -61,7 +61,7 @@ def test_slots_are_requested_again_at_every_position_of_a_journal(silence):
         state = runner.resume(state)
         check_ended_well(world, state, journal)
         assert dict(before.done).items() <= dict(state.done).items()
-        assert len(workflows_done(runner.execution, state)) == 2
+        assert len(find_done_workflows(runner.execution, state)) == 2
         for name in reserved:
             requested += state.slots[name].again
             old = world.inner[runner.execution.place(name)].status([spec_id(name, "r")])[0]

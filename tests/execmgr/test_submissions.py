@@ -26,10 +26,10 @@ from vgrads.execmgr.runner import Runner
 from vgrads.planner.make import Options
 from vgrads.planner.plan import EVERYTHING
 from vgrads.planner.snapshot import Snapshot
-from vgrads.planner.uses import slot_uses
+from vgrads.planner.uses import derive_slot_uses
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 
 __all__ = ["no_leaving"]  # a fixture
 
@@ -58,7 +58,7 @@ def later_slot(wait_s=WAIT_S, site="x", queue="q", **more):
         slot(
             "later",
             1,
-            certain_from(wait_s),
+            make_certain_curve(wait_s),
             end_s=4000.0,
             kind="batch",
             queue=queue,
@@ -75,7 +75,7 @@ def later_slot(wait_s=WAIT_S, site="x", queue="q", **more):
     plan = replace(
         make_plan(snapshot, Options(effort=0)),
         placements=placed,
-        uses=slot_uses(snapshot, placed),
+        uses=derive_slot_uses(snapshot, placed),
         spare_workflows=EVERYTHING,
     )
     plan.check(snapshot)

@@ -16,10 +16,10 @@ from tests.workflows.test_workflows import dags
 from vgrads.api.plans.execution import needed_slots
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
-from vgrads.execmgr.core.completion import over, workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows, over
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal, event_from_json, event_to_json, fold
-from vgrads.execmgr.core.remainder import current_promise, plan_remainder, progress_of
+from vgrads.execmgr.core.remainder import compute_current_promise, measure_progress, plan_remainder
 from vgrads.execmgr.core.states import (
     Cancelled,
     CancelReplica,
@@ -42,7 +42,7 @@ from vgrads.kernel.streams import stream
 from vgrads.planner.make import Options
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 
 
 class Killed(BaseException):
@@ -116,7 +116,9 @@ class World:
 
     def offers(self, rest):
         return tuple(
-            replace(slot(f"spare{n}", 6, certain_from(1.0), end_s=rest.deadline_s), site="spare")
+            replace(
+                slot(f"spare{n}", 6, make_certain_curve(1.0), end_s=rest.deadline_s), site="spare"
+            )
             for n in range(self.spare_workflows)
         )
 
@@ -133,7 +135,7 @@ class World:
             clock=self.clock,
             journal=journal,
             replan=self.replan,
-            promise_now=current_promise,
+            promise_now=compute_current_promise,
             stop_requested=stop,
         )
 
@@ -181,7 +183,7 @@ def check_ended_well(world, state, journal):
 
 
 def planned(shapes, count, needed=1, deadline_s=1000.0):
-    slots = [slot(f"s{n}", 6, certain_from(10.0 * n, 0.9)) for n in range(count)]
+    slots = [slot(f"s{n}", 6, make_certain_curve(10.0 * n, 0.9)) for n in range(count)]
     workflows = [w.renamed(f"w{n}") for n, w in enumerate(shapes)]
     snapshot = Snapshot(
         workflow_set=make_set(workflows, min(needed, len(workflows)), deadline_s=deadline_s),
@@ -220,7 +222,8 @@ def test_a_manager_killed_at_every_position_of_its_journal():
             state, journal = run_through_crashes(world, [position], before)
             check_ended_well(world, state, journal)
             assert (
-                workflows_done(execution, state).keys() == workflows_done(execution, plain).keys()
+                find_done_workflows(execution, state).keys()
+                == find_done_workflows(execution, plain).keys()
             ), (
                 position,
                 before,
@@ -265,7 +268,9 @@ def test_no_schedule_of_faults_loses_or_doubles_anything(
 
 
 def test_the_rest_is_planned_anew_when_too_few_workflows_are_left():
-    execution = execution_for([chain("w", 100.0, 100.0)], [slot("a", curve=certain_from(0.0, 1.0))])
+    execution = execution_for(
+        [chain("w", 100.0, 100.0)], [slot("a", curve=make_certain_curve(0.0, 1.0))]
+    )
     world = World(execution, SiteBehaviour(slot_acquire=0.0), spare_workflows=1)
     journal = MemoryJournal()
     state = Runner("r", execution, world.around(journal)).run()
@@ -273,7 +278,7 @@ def test_the_rest_is_planned_anew_when_too_few_workflows_are_left():
     replanned = [e for e in journal.events if isinstance(e, Replanned)]
     assert [e.version for e in replanned] == [1]
     assert "the current plan promises under 1\u202f%, planned again" in replanned[0].reason
-    assert workflows_done(execution, state).keys() == {"w"}
+    assert find_done_workflows(execution, state).keys() == {"w"}
     again = [
         key
         for key in state.replicas
@@ -331,10 +336,10 @@ def test_what_is_done_stays_done_and_what_runs_goes_on():
     events = [Tick(at_s=0.0), ready(w_slot), ready(v_slot), ended(("w", "t0", 0), 100.0), lost]
     state, commands = simulate(execution, *events)
     assert isinstance(commands[-1], Replan)
-    progress = progress_of(execution, state)
+    progress = measure_progress(execution, state)
     assert progress.done == {("w", "t0")}
     assert progress.running == {("v", "t0", 0): 0.0}  # since when
-    spare_workflows = replace(slot("spare", 4, certain_from(5.0), end_s=900.0), site="spare")
+    spare_workflows = replace(slot("spare", 4, make_certain_curve(5.0), end_s=900.0), site="spare")
     fresh, reason = plan_remainder(execution, state, lambda rest: (spare_workflows,))
     assert fresh is not None, reason
     new = [p for p in fresh.plan.placements if p.key not in execution.placements]
@@ -347,7 +352,7 @@ def test_what_is_done_stays_done_and_what_runs_goes_on():
 
 
 def test_a_slot_that_is_overdue_is_cause_to_think_again():
-    curve = certain_from(10.0, 0.99)
+    curve = make_certain_curve(10.0, 0.99)
     execution = execution_for([chain("w", 100.0)], [slot("a", curve=curve)])
     state, commands = simulate(execution, Tick(at_s=0.0), Tick(at_s=10.0))
     assert not [c for c in commands if isinstance(c, Replan)]
@@ -403,7 +408,7 @@ def test_a_silent_site_is_reported_once_and_polled_less_and_less_often():
     journal = MemoryJournal()
     state = Runner("r", execution, world.around(journal)).run()
     check_ended_well(world, state, journal)
-    assert workflows_done(execution, state).keys() == {"w"}
+    assert find_done_workflows(execution, state).keys() == {"w"}
     assert len([e for e in journal.events if isinstance(e, SiteSilent)]) == 1
     gaps = [b - a for a, b in itertools.pairwise(requested)]
     assert gaps == sorted(gaps)

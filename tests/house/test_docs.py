@@ -9,7 +9,7 @@ import yaml
 from tests.conftest import ROOT
 from vgrads.kernel.documents import validate
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.vgrid.request import request_from
+from vgrads.vgrid.request import parse_request_document
 from vgrads.vgrid.request_text import parse_request
 from vgrads.workflows.sets import SetDocument
 
@@ -144,7 +144,7 @@ def test_the_site_example_is_a_site_file(tmp_path):
 def test_both_examples_of_a_request_say_the_same():
     text = (ROOT / "docs" / "requests.md").read_text()
     first, second = re.findall(r"```(?:yaml)?\n(.*?)```", text, re.DOTALL)
-    assert parse_request(first, "docs") == request_from(yaml.safe_load(second), "docs")
+    assert parse_request(first, "docs") == parse_request_document(yaml.safe_load(second), "docs")
 
 
 def test_the_backtest_document_is_its_template_with_tables():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vgrads.kernel.clock import SimClock, WallClock
 from vgrads.kernel.errors import InfeasibleError, InputError, SiteError
 from vgrads.kernel.events import EventQueue
-from vgrads.kernel.files import replacing, write_whole
+from vgrads.kernel.files import replace_file, write_whole
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import (
     format_duration,
@@ -25,14 +25,14 @@ def test_a_draft_that_cannot_be_written_is_not_named(tmp_path, name):
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError) as whole:
         write_whole(tmp_path / name, b"x")
-    with pytest.raises(OSError) as replaced, replacing(tmp_path / name) as file:
+    with pytest.raises(OSError) as replaced, replace_file(tmp_path / name) as file:
         file.write(b"x")
     for error in (whole.value, replaced.value):
         assert (error.filename, error.filename2) == (str(tmp_path / name), None)
 
 
 def test_other_errors_while_a_file_is_replaced_keep_their_names(tmp_path):
-    with pytest.raises(FileNotFoundError) as error, replacing(tmp_path / "x"):
+    with pytest.raises(FileNotFoundError) as error, replace_file(tmp_path / "x"):
         (tmp_path / "other").read_text()
     assert error.value.filename == str(tmp_path / "other")
     assert list(tmp_path.iterdir()) == []

@@ -33,7 +33,7 @@ from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.planner.snapshot import Snapshot
 from vgrads.qbets.predictor import Settings
 from vgrads.vgrid.catalog import load_catalog
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -216,7 +216,7 @@ def twins() -> Snapshot:
             queue="",
             kind="cloud",
             procs=2,
-            curve=certain_from(100.0 * n, 0.66),
+            curve=make_certain_curve(100.0 * n, 0.66),
             end_s=4_000.0,
             shared=f"c{n}",
             up=0.9,

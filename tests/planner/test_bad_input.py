@@ -7,7 +7,7 @@ import pytest
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 from vgrads.workflows.sets import MAX_TASKS
 
 SITE = '[[site]]\nname = "m"\nkind = "dedicated"\nprocs = 16\n'
@@ -51,7 +51,7 @@ def test_a_budget_of_zero_permits_free_slots_and_nothing_else(vgrads, write):
 
 
 def test_slots_that_are_shorter_than_a_task_are_named():
-    short = slot("a", curve=certain_from(50.0), end_s=250.0)
+    short = slot("a", curve=make_certain_curve(50.0), end_s=250.0)
     snapshot = Snapshot(workflow_set=make_set([chain("w", 400.0)]), slots=(short,))
     plan = make_plan(snapshot)
     assert not plan.feasible

@@ -10,19 +10,19 @@ from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
 from vgrads.kernel.errors import InputError
-from vgrads.planner.evidence import draft_of, with_evidence
+from vgrads.planner.evidence import add_evidence, draft_of
 from vgrads.planner.explain import explain, explain_text
 from vgrads.planner.make import Options
 from vgrads.planner.plan import Done
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 
 BRIEF = Options(effort=0.1)
 
 
 def planned(flows, slots, **more):
     snapshot = Snapshot(workflow_set=make_set(flows, **more), slots=tuple(slots))
-    return snapshot, with_evidence(snapshot, make_plan(snapshot, BRIEF))
+    return snapshot, add_evidence(snapshot, make_plan(snapshot, BRIEF))
 
 
 def text_of(plan, task):
@@ -30,7 +30,7 @@ def text_of(plan, task):
 
 
 def weak(name, share, **more):
-    return slot(name, 1, certain_from(0.0, share), **more)
+    return slot(name, 1, make_certain_curve(0.0, share), **more)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_replica_that_adds_nothing_is_explained():
         placements=(first, replace(first, replica=1, slot=other.id)),
         uses=(use, replace(use, slot=other)),
     )
-    text = text_of(with_evidence(snapshot, doubled), "w/t0")
+    text = text_of(add_evidence(snapshot, doubled), "w/t0")
     assert text.count("The promise would be the same without it") == 2
 
 

@@ -13,13 +13,13 @@ from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile, fit, use, use_all
 from vgrads.planner.placement import heft
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.heft import place_heft, upward_ranks
+from vgrads.planner.placement.heft import compute_upward_ranks, place_heft
 from vgrads.planner.plan import Placement
 from vgrads.planner.promise import success
 from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link
-from vgrads.vgrid.slot import certain_from
+from vgrads.vgrid.slot import make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
@@ -29,7 +29,7 @@ rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(1,
 
 def in_form(monkeypatch, form):
     """Whatever is asked for many steps is called in this form."""
-    for room in (use_all, heft.upward_ranks, heft.place_all, success.succeed):
+    for room in (use_all, heft.compute_upward_ranks, heft.place_all, success.succeed):
         monkeypatch.setattr(room, "after", lambda steps, room=room: getattr(room, form))
 
 
@@ -136,7 +136,12 @@ def test_heft_places_as_the_article_says(monkeypatch, form, shapes, rows, deadli
     in_form(monkeypatch, form)
     slots = tuple(
         slot(
-            f"s{n}", procs, certain_from(float(begin_s)), site=f"x{site}", speed=speed, end_s=2000.0
+            f"s{n}",
+            procs,
+            make_certain_curve(float(begin_s)),
+            site=f"x{site}",
+            speed=speed,
+            end_s=2000.0,
         )
         for n, (procs, begin_s, speed, site) in enumerate(rows)
     )
@@ -178,7 +183,7 @@ def test_all_copies_of_a_workflow_succeed_as_in_sequence(monkeypatch, form, work
         slot(
             f"s{n}",
             8,
-            certain_from(20.0 * n, sure),
+            make_certain_curve(20.0 * n, sure),
             up=up,
             speed=speed,
             site=f"x{n % 3}",
@@ -230,5 +235,5 @@ def test_ranks_are_the_longest_ways_to_the_end():
         for n, before in parents.items()
     ]
     shape = make_workflow("w", tasks, files).shape.arrays
-    for form in (upward_ranks.plain, upward_ranks.fast):
+    for form in (compute_upward_ranks.plain, compute_upward_ranks.fast):
         assert form(shape, 1.0, 0.0, 1.0).tolist() == [84.0, 62.0, 72.0, 40.0]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.planner.brief import make_plan
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.planner.make import Options
-from vgrads.planner.plan import in_order
+from vgrads.planner.plan import order_replicas
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.vgrid.slot import Slot, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -39,7 +39,7 @@ def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_co
             queue="",
             kind="dedicated",
             procs=2,
-            curve=certain_from(0.0),
+            curve=make_certain_curve(0.0),
             end_s=3600.0,
             shared=name,
         )
@@ -52,7 +52,7 @@ def test_a_child_stands_behind_its_parents_and_the_promise_is_what_the_phases_co
     plan = make_plan(snapshot, Options(effort=0.1))
     plan.check(snapshot)
     assert plan.promise.probability == 1.0
-    placed = [p.task for p in in_order(plan.placements, snapshot)]
+    placed = [p.task for p in order_replicas(plan.placements, snapshot)]
     firsts = [task for n, task in enumerate(placed) if task not in placed[:n]]
     assert firsts == list(names)
     for order in make_execution(plan, snapshot).order.values():

@@ -10,7 +10,7 @@ from tests.planner.test_planner import chain, make_set, slot
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.planner.plan import Placement, Plan, Promise, SlotUse
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.vgrid.slot import StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import Task
@@ -70,7 +70,8 @@ def near(judged, truth):
 def test_what_is_certain_is_certain_and_its_hours_are_exact():
     placed = [put("t0", "a", 60.0, 160.0), put("t1", "a", 160.0, 210.0)]
     judged = judge(
-        *plan_of([chain("w", 100.0, 50.0)], [slot("a", 4, certain_from(60.0))], placed), count=20
+        *plan_of([chain("w", 100.0, 50.0)], [slot("a", 4, make_certain_curve(60.0))], placed),
+        count=20,
     )
     assert (judged.probability, judged.end_s) == (1.0, 210.0)
     assert judged.hours == pytest.approx(150.0 * 4 / 3600)  # from when it is ready to its last task
@@ -79,7 +80,7 @@ def test_what_is_certain_is_certain_and_its_hours_are_exact():
 
 
 def test_a_single_slot_is_as_sure_as_it_comes():
-    a = slot("a", 1, certain_from(0.0, 0.7))
+    a = slot("a", 1, make_certain_curve(0.0, 0.7))
     assert near(judge(*plan_of([chain()], [a], [put("t0", "a", 0, 100)]), count=SIMULATIONS), 0.7)
 
 
@@ -92,7 +93,7 @@ def test_a_slot_that_breaks_takes_its_task_with_it():
 
 def test_replicas_in_two_slots_fail_only_together_and_in_a_single_queue_always_do():
     placed = [put("t0", "a", 0, 100), put("t0", "b", 0, 100, replica=1)]
-    apart = [slot(name, 1, certain_from(0.0, 0.7)) for name in "ab"]
+    apart = [slot(name, 1, make_certain_curve(0.0, 0.7)) for name in "ab"]
     together = [replace(slot, shared="q") for slot in apart]
     assert near(judge(*plan_of([chain()], apart, placed), count=SIMULATIONS), 0.91)
     assert near(judge(*plan_of([chain()], together, placed), count=SIMULATIONS), 0.7)
@@ -116,7 +117,7 @@ def test_tasks_of_no_length_hold_nobody_up():
 
 
 def test_money_is_by_the_started_hour_from_ready_to_closed():
-    a = slot("a", 1, certain_from(120.0), end_s=9000.0, price_usd_per_hour=2.0)
+    a = slot("a", 1, make_certain_curve(120.0), end_s=9000.0, price_usd_per_hour=2.0)
     for length_s, usd in ((3600.0, 2.0), (3601.0, 4.0)):
         values = plan_of(
             [chain("w", length_s)],
@@ -126,14 +127,14 @@ def test_money_is_by_the_started_hour_from_ready_to_closed():
         )
         judged = judge(*values, count=10)
         assert (judged.probability, judged.usd, judged.dearest_usd) == (1.0, usd, usd)
-    never = replace(a, curve=certain_from(0.0, 0.0))
+    never = replace(a, curve=make_certain_curve(0.0, 0.0))
     values = plan_of([chain()], [never], [put("t0", "a", 120.0, 220.0)])
     assert judge(*values, count=10).usd == 0.0  # nobody pays for what never came
 
 
 def test_a_replica_is_stopped_and_counts_as_lost():
     placed = [put("t0", "a", 0, 100), put("t0", "b", 40, 140, replica=1)]
-    slots = [slot("a", 1), slot("b", 1, certain_from(40.0))]
+    slots = [slot("a", 1), slot("b", 1, make_certain_curve(40.0))]
     judged = judge(*plan_of([chain()], slots, placed), count=5)
     assert judged.useful_hours * 3600 == pytest.approx(100.0)
     assert judged.lost_hours * 3600 == pytest.approx(60.0)
@@ -155,7 +156,7 @@ def test_run_times_spread_as_the_set_says_and_equal_copies_run_equally_long():
 
 
 def test_what_ends_with_its_slot_has_ended_and_what_is_refused_may_be_reported():
-    a = slot("a", 1, certain_from(0.0), end_s=100.0)
+    a = slot("a", 1, make_certain_curve(0.0), end_s=100.0)
     snapshot, plan = plan_of([chain()], [a], [put("t0", "a", 0, 100)])
     assert judge(snapshot, plan, count=5).probability == 1.0
     placed = [put("t0", "a", 0, 100), put("t0", "b", 0, 100, replica=1)]
@@ -168,7 +169,7 @@ def test_what_ends_with_its_slot_has_ended_and_what_is_refused_may_be_reported()
 
 
 def test_the_same_seed_draws_the_same_futures():
-    a = slot("a", 1, certain_from(0.0, 0.7), task_failure=0.2)
+    a = slot("a", 1, make_certain_curve(0.0, 0.7), task_failure=0.2)
     snapshot, plan = plan_of([chain()], [a], [put("t0", "a", 0, 100)])
     futures, again, other = (Futures(snapshot, plan, 50, seed) for seed in (1, 1, 2))
     assert [futures[n] for n in range(50)] == [again[n] for n in range(50)]
@@ -177,7 +178,7 @@ def test_the_same_seed_draws_the_same_futures():
 
 def test_a_slot_released_before_it_is_ready_is_never_used():
     placed = [put("t0", "a", 0, 100), put("t0", "b", 500, 600, replica=1)]
-    late = slot("b", 8, certain_from(500.0), price_usd_per_hour=1.0)
+    late = slot("b", 8, make_certain_curve(500.0), price_usd_per_hour=1.0)
     judged = judge(*plan_of([chain()], [slot("a", 1), late], placed), count=5)
     assert (judged.probability, judged.usd, judged.lost_hours) == (1.0, 0.0, 0.0)
     assert judged.hours * 3600 == pytest.approx(100.0)

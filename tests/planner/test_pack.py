@@ -12,8 +12,8 @@ from tests.planner.test_planner import chain, make_set
 from tests.workflows.test_workflows import dags
 from vgrads.kernel.profile import Profile
 from vgrads.planner.placement.draft import Draft
-from vgrads.planner.placement.pack import cheapest, pack_batch, pack_minimum
-from vgrads.planner.placement.rows import make_rows, merged
+from vgrads.planner.placement.pack import find_cheapest_packing, pack_batch, pack_minimum
+from vgrads.planner.placement.rows import make_rows, merge_workflows
 from vgrads.planner.placement.window_packing import (
     TASK,
     WINDOW,
@@ -25,7 +25,7 @@ from vgrads.planner.placement.window_packing import (
     with_more_steps,
 )
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.vgrid.slot import Slot, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
@@ -41,7 +41,9 @@ def machine(name, procs=1, usd=1.0, boot_s=120.0, end_s=3 * HOUR_S, **more):
         "shared": name,
         "price_usd_per_hour": usd,
     }
-    return Slot(id=name, procs=procs, curve=certain_from(boot_s), end_s=end_s, **{**fields, **more})
+    return Slot(
+        id=name, procs=procs, curve=make_certain_curve(boot_s), end_s=end_s, **{**fields, **more}
+    )
 
 
 def several(count, **more):
@@ -147,7 +149,7 @@ def test_a_second_kind_of_machine_is_taken_where_the_first_are_too_few():
 def test_slots_of_a_site_that_boots_slowly_at_times_are_used_before_they_are_sure():
     """Surely there after an hour, most of the time after minutes: within 80 minutes only that
     helps."""
-    curve = type(certain_from(0.0))(np.array([100.0, 4500.0]), np.array([0.98, 1.0]))
+    curve = type(make_certain_curve(0.0))(np.array([100.0, 4500.0]), np.array([0.98, 1.0]))
     slots = tuple(
         Slot(
             id=f"m{n}",
@@ -198,7 +200,7 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
     snapshot = question(shapes * equal, len(shapes) * equal, slots, budget_usd, 2000.0)
     draft = Draft(snapshot)
     names = [w.name for w in snapshot.workflow_set.workflows]
-    packing = cheapest(draft, names, len(names), slots, budget_usd)
+    packing = find_cheapest_packing(draft, names, len(names), slots, budget_usd)
     placed = pack_batch(draft, names, len(names), slots, budget_usd)
     assert placed == len(packing.rows) == len(draft.scheduled)
     assert draft.cost_usd <= packing.usd + 1e-9
@@ -216,7 +218,7 @@ def test_whatever_is_packed_is_a_plan_within_the_budget(shapes, equal, rows, bud
 def test_tasks_of_several_workflows_are_placed_parents_first(shapes, speed):
     snapshot = question(shapes, 1, several(3, speed=speed), 9.0)
     parts = [make_rows(w, snapshot) for w in snapshot.workflow_set.workflows]
-    rows, turns = merged(parts)
+    rows, turns = merge_workflows(parts)
     owners = [(n, task_id) for n, part in enumerate(parts) for task_id in part.order]
     for turn, was in enumerate(turns):
         owner, task_id = owners[was]

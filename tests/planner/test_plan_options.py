@@ -14,7 +14,7 @@ from tests.conftest import DATA
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.execmgr.engines.simulated import FailureModel, SimulatedEngine
@@ -34,7 +34,7 @@ from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.vgrid.availability import sample_availability
-from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.vgrid.slot import StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.task import Task
@@ -163,7 +163,7 @@ def test_a_slot_is_widened_by_no_more_than_its_queue_offers():
 
 
 def test_nothing_is_proposed_that_falls_short_of_the_request():
-    half = slot("a", 1, certain_from(0.0, 0.5))
+    half = slot("a", 1, make_certain_curve(0.0, 0.5))
     two = [chain("w", 900.0), chain("v", 900.0)]
     snapshot = Snapshot(workflow_set=make_set(two, 2), slots=(half,))
     assert not make_plan(snapshot).feasible
@@ -272,7 +272,9 @@ INSTANCES = [
 
 def best_and_ours(sures, needed, seed):
     """Equal run times: every start that the phases can choose is open to the programme."""
-    slots = tuple(slot(f"s{n}", 1, certain_from(0.0, p), end_s=400.0) for n, p in enumerate(sures))
+    slots = tuple(
+        slot(f"s{n}", 1, make_certain_curve(0.0, p), end_s=400.0) for n, p in enumerate(sures)
+    )
     wants = make_set([chain("w0", 100.0, 100.0), chain("w1", 100.0)], needed, deadline_s=400.0)
     snapshot = Snapshot(workflow_set=wants, slots=slots, seed=seed, scenarios=48)
     best, ours = Draft(snapshot), Draft(snapshot)
@@ -366,7 +368,7 @@ def execute(execution, slots, failures, seed):
     )
     state = Runner("r", execution, around).run()
     return sum(
-        at_s <= execution.plan.deadline_s for at_s in workflows_done(execution, state).values()
+        at_s <= execution.plan.deadline_s for at_s in find_done_workflows(execution, state).values()
     )
 
 
@@ -374,7 +376,7 @@ def execute(execution, slots, failures, seed):
 def test_what_is_promised_is_what_runs_keep(seed):
     """Many runs of a risky set: the share kept is the promise, within four standard errors."""
     slots = tuple(
-        slot(f"s{n}", 2, certain_from(5.0, 0.8), up=0.8, task_failure=0.05) for n in range(3)
+        slot(f"s{n}", 2, make_certain_curve(5.0, 0.8), up=0.8, task_failure=0.05) for n in range(3)
     )
     wants = make_set([chain(f"w{n}", 100.0, 100.0) for n in range(3)], 2, runtime_spread=0.2)
     snapshot = Snapshot(workflow_set=wants, slots=slots, seed=seed)
@@ -397,7 +399,7 @@ def test_what_is_promised_is_what_runs_keep(seed):
 
 
 def test_the_fault_tolerance_component_stops_at_what_is_desired():
-    slots = tuple(slot(f"s{n}", curve=certain_from(0.0, 0.6)) for n in range(4))
+    slots = tuple(slot(f"s{n}", curve=make_certain_curve(0.0, 0.6)) for n in range(4))
     snapshot = Snapshot(workflow_set=make_set([chain("w")]), slots=slots, scenarios=65536)
     draft = Draft(snapshot)
     assert place_heft(draft, "w", slots)

@@ -19,10 +19,10 @@ from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.replicate import add_replica
 from vgrads.planner.plan import Placement
-from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome, paper_probability
+from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome, compute_paper_probability
 from vgrads.planner.snapshot import Snapshot
 from vgrads.portal.cli.plans.plan_text import promise_sentence
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -30,7 +30,7 @@ from vgrads.workflows.task import Task
 
 def slot(name, procs=4, curve=None, **more):
     fields = {"site": name, "queue": "", "kind": "cloud", "end_s": 1000.0, "shared": name}
-    return Slot(id=name, procs=procs, curve=curve or certain_from(0.0), **{**fields, **more})
+    return Slot(id=name, procs=procs, curve=curve or make_certain_curve(0.0), **{**fields, **more})
 
 
 def make_set(workflows, needed=1, **more):
@@ -91,7 +91,7 @@ def test_every_plan_keeps_its_invariants(shapes, rows, needed, seed):
         slot(
             f"s{n}",
             procs,
-            certain_from(20.0 * n, sure),
+            make_certain_curve(20.0 * n, sure),
             up=up,
             speed=speed,
             price_usd_per_hour=1.0 if paid else 0.0,
@@ -178,7 +178,7 @@ def outcome_of(snapshot, *rows):
     )
 
 
-TWO = (slot("a", curve=certain_from(0, 0.8)), slot("b", curve=certain_from(0, 0.7)))
+TWO = (slot("a", curve=make_certain_curve(0, 0.8)), slot("b", curve=make_certain_curve(0, 0.7)))
 MANY = 65536
 
 
@@ -236,16 +236,16 @@ def test_the_papers_rule():
     workflow = chain("w", 10.0, 10.0)
     slots = {s.id: s for s in TWO}
     same = make_plan(Snapshot(workflow_set=make_set([workflow]), slots=TWO[:1]))
-    assert paper_probability(workflow, same.placements, slots) == pytest.approx(0.8)
+    assert compute_paper_probability(workflow, same.placements, slots) == pytest.approx(0.8)
     apart = [replace(p, slot="ab"[n]) for n, p in enumerate(same.placements)]
-    assert paper_probability(workflow, apart, slots) == pytest.approx(0.56)
+    assert compute_paper_probability(workflow, apart, slots) == pytest.approx(0.56)
 
 
 def test_what_is_lacking_is_reported():
     wide = Snapshot(workflow_set=make_set([chain("w", 10.0, procs=9)]), slots=(slot("a"),))
     long = Snapshot(workflow_set=make_set([chain("w", 900.0, 900.0)]), slots=(slot("a"),))
     unknown = Snapshot(
-        workflow_set=make_set([chain("w")]), slots=(slot("a", curve=certain_from(0, 0.0)),)
+        workflow_set=make_set([chain("w")]), slots=(slot("a", curve=make_certain_curve(0, 0.0)),)
     )
     full = Snapshot(
         workflow_set=make_set([chain("w", 900.0), chain("v", 900.0)], 2), slots=(slot("a", 1),)
@@ -262,7 +262,10 @@ def test_what_is_lacking_is_reported():
 
 
 def test_money_is_spent_only_where_the_promise_needs_it():
-    weak, paid = slot("weak", curve=certain_from(0, 0.6)), slot("paid", price_usd_per_hour=1.0)
+    weak, paid = (
+        slot("weak", curve=make_certain_curve(0, 0.6)),
+        slot("paid", price_usd_per_hour=1.0),
+    )
     plan = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=(weak, paid)))
     assert (plan.cost_usd, plan.meets_request) == (1.0, True)
     sure = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=(slot("sure"), paid)))
@@ -276,7 +279,7 @@ def test_money_is_spent_only_where_the_promise_needs_it():
 
 
 def test_copies_are_placed_where_they_help():
-    slots = tuple(slot(f"s{n}", curve=certain_from(0, 0.7)) for n in range(3))
+    slots = tuple(slot(f"s{n}", curve=make_certain_curve(0, 0.7)) for n in range(3))
     plan = make_plan(Snapshot(workflow_set=make_set([chain("w")]), slots=slots, scenarios=MANY))
     assert len(plan.placements) == 3
     assert plan.promise.probability == pytest.approx(1 - 0.3**3, abs=0.01)
@@ -288,7 +291,9 @@ def test_copies_are_placed_where_they_help():
 )
 def test_following_a_change_is_as_good_as_starting_anew(workflow, moves):
     """Place and take back copies in any order: bits and promise are those of a fresh draft."""
-    slots = tuple(slot(f"s{n}", 8, certain_from(0, 0.5 + 0.1 * n), end_s=1e6) for n in range(3))
+    slots = tuple(
+        slot(f"s{n}", 8, make_certain_curve(0, 0.5 + 0.1 * n), end_s=1e6) for n in range(3)
+    )
     snapshot = Snapshot(
         workflow_set=make_set([workflow], deadline_s=1e6), slots=slots, scenarios=256
     )
@@ -319,7 +324,7 @@ def test_plans_of_whole_workflows_keep_the_same_invariants(shapes, rows, seed):
         slot(
             f"s{n}",
             procs + 4,
-            certain_from(20.0 * n, sure),
+            make_certain_curve(20.0 * n, sure),
             up=up,
             speed=speed,
             price_usd_per_hour=1.0 if paid else 0.0,
@@ -356,7 +361,7 @@ def assert_valid(draft, snapshot):
 
 def test_large_sets_are_planned_whole_workflows_at_a_time():
     workflows = [chain(f"w{n}", *[10.0] * 20) for n in range(200)]
-    slots = tuple(slot(f"s{n}", 16, certain_from(0.0, 0.9), end_s=4000.0) for n in range(8))
+    slots = tuple(slot(f"s{n}", 16, make_certain_curve(0.0, 0.9), end_s=4000.0) for n in range(8))
     snapshot = Snapshot(
         workflow_set=make_set(workflows, 150, deadline_s=4000.0), slots=slots, scenarios=512
     )

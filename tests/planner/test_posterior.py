@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
-from vgrads.planner.outlook import promise_now
+from vgrads.planner.outlook import compute_promise
 from vgrads.planner.promise.posterior import ObservedError, left_of, update_errors
 from vgrads.planner.replan import OpenSlot, Progress
 from vgrads.planner.snapshot import Snapshot
@@ -136,7 +136,7 @@ def test_a_run_whose_first_tasks_took_long_promises_less_and_another_that_was_qu
     def promise(took_s):
         first = placed[:2]
         running = {p.key: took_s for p in placed[2:4]}
-        return promise_now(
+        return compute_promise(
             plan,
             snapshot,
             Progress(
@@ -172,6 +172,6 @@ def test_a_promise_falls_while_a_task_takes_longer_than_stated(now_s, expected):
         spent_usd=0.0,
         version=0,
     )
-    outlook = promise_now(plan, snapshot, progress)
+    outlook = compute_promise(plan, snapshot, progress)
     assert outlook.probability == pytest.approx(expected, abs=0.03)
     assert outlook.possible

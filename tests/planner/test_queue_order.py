@@ -22,9 +22,9 @@ from vgrads.api.plans.replanners import own_jobs
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
-from vgrads.planner.plan import SlotUse, in_queue_order
+from vgrads.planner.plan import SlotUse, order_by_queue
 from vgrads.vgrid.catalog import Queue, Site
-from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, batch_offers
+from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, offer_batch_slots
 
 
 def use(number, queue, submit_s, price_usd_per_hour=0.0):
@@ -58,7 +58,7 @@ def test_no_free_slot_is_requested_after_a_later_one_of_its_queue(rows):
     uses = [
         use(n, queue, float(submit_s), price) for n, (queue, submit_s, price) in enumerate(rows)
     ]
-    ordered = in_queue_order(uses)
+    ordered = order_by_queue(uses)
     assert [u.slot.id for u in ordered] == [u.slot.id for u in uses]
     for n, (before, after) in enumerate(zip(uses, ordered, strict=True)):
         assert after.submit_s <= before.submit_s
@@ -88,7 +88,9 @@ def test_new_offers_wait_behind_own_jobs_and_respect_the_queues_limit(own, expec
     )
     site = Site(name="s", kind="batch", procs=64, queues=(queue,))
     knowledge = Knowledge(oracles={("s", "q"): OracleByJobsAhead()}, own={("s", "q"): own})
-    offers = batch_offers(site, queue, knowledge, OfferRequest(procs=4, count=9, until_s=3600.0))
+    offers = offer_batch_slots(
+        site, queue, knowledge, OfferRequest(procs=4, count=9, until_s=3600.0)
+    )
     assert len(offers) == expected
     for number, offer in enumerate(offers):
         assert offer.curve.best == pytest.approx(0.9 - (own.ahead + number) / 10)

@@ -14,11 +14,11 @@ from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.planning import open_grid, take_slots
 from vgrads.planner.effort import UNIT, Effort
 from vgrads.planner.make import Options, first_plan
-from vgrads.planner.obstacles import shortfall_of
+from vgrads.planner.obstacles import explain_shortfall
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, NodeType, Site
-from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.vgrid.slot import StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
@@ -60,7 +60,7 @@ MONEY = {
 }
 TIME = {
     "a deadline of one second": (several(1), [slot("s", end_s=1.0)], {"deadline_s": 1.0}),
-    "the slot is ready late": (several(1), [slot("s", curve=certain_from(200.0))], {}),
+    "the slot is ready late": (several(1), [slot("s", curve=make_certain_curve(200.0))], {}),
     "longer than every slot": (
         [chain("w", 90.0, 90.0, 90.0)],
         [slot("s", end_s=200.0), slot("t", end_s=150.0)],
@@ -68,7 +68,7 @@ TIME = {
     ),
     "two wide tasks one after the other": (
         [make_workflow("w", [Task(id=f"t{n}", runtime_s=600.0, procs=4) for n in range(3)])],
-        [slot("s"), slot("t", curve=certain_from(500.0))],
+        [slot("s"), slot("t", curve=make_certain_curve(500.0))],
         {"budget_usd": 0.01},
     ),
 }
@@ -82,10 +82,10 @@ ROOM = {
     ),
     "the paid slot is too late for a second": (
         several(2),
-        [slot("s", procs=1), paid("p", procs=1, curve=certain_from(500.0))],
+        [slot("s", procs=1), paid("p", procs=1, curve=make_certain_curve(500.0))],
         {"needed": 2, "budget_usd": 0.5},
     ),
-    "never ready": (several(1), [slot("s", curve=certain_from(0.0, 0.0))], {}),
+    "never ready": (several(1), [slot("s", curve=make_certain_curve(0.0, 0.0))], {}),
     "nothing on offer": (several(1), [], {}),
 }
 
@@ -144,7 +144,7 @@ def test_with_more_of_all_limits_but_the_named_one_the_request_stays_impossible_
         slot(
             f"s{n}",
             procs,
-            certain_from(ready_s),
+            make_certain_curve(ready_s),
             price_usd_per_hour=float(costs),
         )
         for n, (procs, costs, ready_s) in enumerate(small["slots"])
@@ -194,11 +194,11 @@ def short(flows, slots, **more):
         return replace(snapshot, workflow_set=changed, slots=ends)
 
     changes = relaxations(snapshot, plan, later, Effort(UNIT / 4))
-    return shortfall_of(snapshot, replace(plan, relaxations=changes))
+    return explain_shortfall(snapshot, replace(plan, relaxations=changes))
 
 
 def test_a_promise_that_money_limits_says_so():
-    slots = [slot("weak", curve=certain_from(0, 0.6)), paid("p")]
+    slots = [slot("weak", curve=make_certain_curve(0, 0.6)), paid("p")]
     text = short([chain("w")], slots, budget_usd=0.5)
     assert text == "money (the budget is $0.50)"
 
@@ -212,7 +212,7 @@ def test_a_promise_that_time_limits_says_so():
 
 @pytest.mark.more
 def test_a_promise_that_the_slots_limit_says_so():
-    slots = [slot("s", curve=certain_from(0.0, 0.5))]
+    slots = [slot("s", curve=make_certain_curve(0.0, 0.5))]
     text = short([chain("w")], slots)
     assert text.startswith("room (1 slot is on offer; that any is ready in time has a probability")
     probability = float(text.rstrip(")").rsplit(" ", 1)[1])
@@ -275,7 +275,8 @@ def test_the_error_of_an_impossible_request_names_the_limit(vgrads, write, chang
 def test_ten_thousand_slots_are_planned_with_few_of_them():
     """The slots that are most likely ready early, and those of the first plan."""
     slots = tuple(
-        slot(f"s{n}", site="x", shared=f"s{n}", curve=certain_from(n / 20)) for n in range(10_000)
+        slot(f"s{n}", site="x", shared=f"s{n}", curve=make_certain_curve(n / 20))
+        for n in range(10_000)
     )
     snapshot = Snapshot(workflow_set=make_set(several(2, 90.0)), slots=slots, scenarios=64)
     plan = make_plan(snapshot, BRIEF)

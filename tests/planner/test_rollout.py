@@ -14,7 +14,7 @@ from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.completion import over, workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows, over
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.states import (
     CancelReplica,
@@ -36,7 +36,7 @@ from vgrads.planner.promise.rollout import _fails, rollout, sample_fates
 from vgrads.planner.schedule import make_schedule
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.availability import sample_availability
-from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.vgrid.slot import StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.spread import RuntimeSpread
 
@@ -143,7 +143,7 @@ def promised_and_done(snapshot, plan, rows):
 
 def agree(snapshot, plan, rows):
     for row, simulated, done in promised_and_done(snapshot, plan, rows):
-        ended_s = workflows_done(done.execution, done.state)
+        ended_s = find_done_workflows(done.execution, done.state)
         for name, done_s in simulated.done_s.items():
             at_s = ended_s.get(name, np.inf)
             assert done_s[row] == pytest.approx(at_s if at_s <= plan.deadline_s + 1e-6 else np.inf)
@@ -216,7 +216,7 @@ def test_a_plan_is_carried_out_as_it_was_played(shapes, starts, data, policy, sp
 def test_a_plan_is_simulated_equally_with_records_and_with_objects():
     flows = [chain(f"w{n}", 300.0, 500.0, 200.0) for n in range(4)]
     slots = tuple(
-        slot(f"s{n}", 2, certain_from(60.0 * n, 0.7), end_s=5000.0, up=0.8, task_failure=0.2)
+        slot(f"s{n}", 2, make_certain_curve(60.0 * n, 0.7), end_s=5000.0, up=0.8, task_failure=0.2)
         for n in range(4)
     )
     workflow_set = make_set(flows, deadline_s=3000.0, runtime_spread=0.4)
@@ -247,7 +247,7 @@ def test_tasks_that_last_no_time_are_played_and_done():
     flow = chain("w", 0.0, 10.0, 0.0, 0.0)
     snapshot = Snapshot(
         workflow_set=make_set([flow]),
-        slots=(slot("a", 1), slot("b", 2, certain_from(5.0, 0.8))),
+        slots=(slot("a", 1), slot("b", 2, make_certain_curve(5.0, 0.8))),
         scenarios=64,
     )
     plan = make_plan(snapshot)

@@ -28,7 +28,7 @@ from vgrads.planner.search.starts import heft
 from vgrads.planner.search.versions import Simulator
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
-from vgrads.vgrid.slot import StartCurve, certain_from
+from vgrads.vgrid.slot import StartCurve, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
@@ -140,8 +140,8 @@ def test_a_search_that_runs_out_of_time_says_so():
 @pytest.mark.more
 def test_a_plan_that_falls_short_is_made_cheaper_too():
     """A paid slot that is ready too late adds nothing."""
-    weak = slot("weak", curve=certain_from(0, 0.6))
-    late = slot("late", curve=certain_from(100.0, 0.001), price_usd_per_hour=1.0)
+    weak = slot("weak", curve=make_certain_curve(0, 0.6))
+    late = slot("late", curve=make_certain_curve(100.0, 0.001), price_usd_per_hour=1.0)
     snapshot = Snapshot(workflow_set=make_set([chain("w", 100.0)]), slots=(weak, late))
     plan = make_plan(snapshot)
     assert plan.promise.probability == pytest.approx(0.6, abs=0.03)

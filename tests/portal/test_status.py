@@ -17,7 +17,7 @@ from tests.conftest import DATA
 from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
 from vgrads.api.config import embedded_data
-from vgrads.execmgr.tasks.output import tail
+from vgrads.execmgr.tasks.output import read_tail
 from vgrads.kernel.units import format_chance
 from vgrads.portal.charts.exports import export
 from vgrads.portal.charts.gantt import STATE_COLOURS, readable, render_svg, workflow_colours
@@ -241,8 +241,8 @@ def test_what_stands_in_the_place_of_a_log_is_not_followed(tmp_path):
     secret.write_text("key")
     (tmp_path / "stdout.txt").symlink_to(secret)
     os.mkfifo(tmp_path / "stderr.txt")
-    assert (tail(tmp_path / "stdout.txt"), tail(tmp_path / "stderr.txt")) == ("", "")
-    assert tail(secret) == "key"
+    assert (read_tail(tmp_path / "stdout.txt"), read_tail(tmp_path / "stderr.txt")) == ("", "")
+    assert read_tail(secret) == "key"
 
 
 # over REST

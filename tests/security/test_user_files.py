@@ -23,7 +23,7 @@ from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.exchange.digests import FileDigests
 from vgrads.execmgr.tasks.file_reader import FileReader, RunFilesReader
 from vgrads.execmgr.tasks.inputs import Inputs
-from vgrads.execmgr.tasks.output import shorten, since, tail
+from vgrads.execmgr.tasks.output import read_since, read_tail, shorten
 from vgrads.execmgr.tasks.provenance import link_file, sibling_files
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text, write_text
@@ -79,8 +79,8 @@ def stage(path, folder):
 
 
 WAYS = {
-    "printed text": lambda path, _: tail(path),
-    "new text": lambda path, _: since(path, 0, True),
+    "printed text": lambda path, _: read_tail(path),
+    "new text": lambda path, _: read_since(path, 0, True),
     "input of a bag": lambda path, _: FileDigests().of(path),
     "commands of a bag": put_in_bag,
     "table of a bag": lambda path, _: read_table(path),

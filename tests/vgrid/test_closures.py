@@ -15,12 +15,12 @@ from vgrads.kernel.closures import Closure
 from vgrads.kernel.units import format_instant
 from vgrads.qbets.forecast import forecast
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import Availability, availability_of, closed, closed_forecast
+from vgrads.vgrid.closures import Availability, close_forecast, closed, find_availability
 from vgrads.vgrid.offers import Knowledge
 from vgrads.vgrid.procure import procure
 from vgrads.vgrid.request_text import parse_request
 from vgrads.vgrid.shapes import group_choices
-from vgrads.vgrid.varq import Reservation, trajectory
+from vgrads.vgrid.varq import Reservation, evaluate_trajectory
 
 HOUR_S = 3600.0
 NOW_S = 1_800_000_000.0
@@ -82,7 +82,7 @@ def crossed(closures, procs, start_s, walltime_s):
 def test_no_job_is_forecast_across_a_window(closures, kind, procs, walltime, submit):
     walltime_s, submit_s = walltime * HOUR_S, submit * HOUR_S
     plain = FORECASTS[kind]()
-    answer = closed_forecast(plain, look(closures))
+    answer = close_forecast(plain, look(closures))
     waits_s = answer.bounds(procs, walltime_s, LEVELS)
     for level, wait_s, plain_s in zip(
         LEVELS, waits_s, plain.bounds(procs, walltime_s, LEVELS), strict=True
@@ -126,7 +126,7 @@ def test_no_submission_is_planned_across_a_window(closures, procs, walltime, by)
     reservation = Reservation(
         procs=procs, walltime_s=walltime_s, start_by_s=start_s, probability=0.1
     )
-    path = trajectory(closed(past_waits(), look(closures)), reservation, start_s / 24)
+    path = evaluate_trajectory(closed(past_waits(), look(closures)), reservation, start_s / 24)
     if crossed(closures, procs, start_s, walltime_s):
         assert not path.probabilities.any()
     for submit_s, whole_s, chance in zip(
@@ -171,7 +171,7 @@ def site(**more):
 
 def test_the_answer_says_which_window_moved_it_and_what_still_fits():
     now_s = 1_796_449_200.0  # 5 Dec 2026, 6:40 in Berlin
-    availability = availability_of(site(closed=("2026-12-05T18:00/62h",)), "q", now_s)
+    availability = find_availability(site(closed=("2026-12-05T18:00/62h",)), "q", now_s)
     move = availability.moved_start(2, 12 * HOUR_S, 0.0)
     assert availability.words(move) == (
         "starts after the maintenance of 5 Dec 18:00, unless it asks for at most 11h 20m"
@@ -189,17 +189,17 @@ def test_a_reported_window_of_some_nodes_names_the_width_that_still_fits():
     part = Closure(
         begin_s=NOW_S + HOUR_S, end_s=NOW_S + 9 * HOUR_S, left=6, words="reservation course_7"
     )
-    availability = availability_of(site(), "q", NOW_S, {"s": (part,)})
+    availability = find_availability(site(), "q", NOW_S, {"s": (part,)})
     text = availability.words(availability.moved_start(8, 2 * HOUR_S, 0.0))
     assert text.startswith("starts after the reservation course_7 of ")
     assert text.endswith(", unless it asks for at most 1h or for at most 6 processors")
 
 
 def test_windows_of_every_week_that_leave_no_room_are_never():
-    availability = availability_of(site(closed=("Fri 18:00/62h",)), "q", NOW_S)
+    availability = find_availability(site(closed=("Fri 18:00/62h",)), "q", NOW_S)
     assert np.isfinite(availability.starts(1, 106 * HOUR_S, 0.0))
     assert availability.starts(1, 107 * HOUR_S, 0.0) == math.inf
-    answer = closed_forecast(past_waits(), availability)
+    answer = close_forecast(past_waits(), availability)
     never = answer.bound(1, 107 * HOUR_S, 0.9)
     assert never.bound_s is None
     assert "never starts: the maintenance of" in never.reason
@@ -220,7 +220,7 @@ def test_a_request_for_nodes_is_served_after_a_window_and_refused_within_it():
     closed = site(closed=(f"{format_instant(NOW_S + 2 * HOUR_S)}/4h",))
     catalog = Catalog(sites=(closed,), links={})
     waits = {("s", "q"): ExponentialWaits()}
-    availabilities = {("s", "q"): availability_of(closed, "q", NOW_S)}
+    availabilities = {("s", "q"): find_availability(closed, "q", NOW_S)}
     knowledge = Knowledge(oracles=waits, availabilities=availabilities)
     during, after = (
         parse_request(f"grid a for 1h by {by}h with 30% {{ x = tight 2 nodes }}", "t")
@@ -240,5 +240,5 @@ def test_a_request_for_nodes_is_served_after_a_window_and_refused_within_it():
 
 def test_closures_of_other_queues_do_not_count():
     part = Closure(begin_s=NOW_S, end_s=NOW_S + HOUR_S, queues=frozenset({"debug"}))
-    assert availability_of(site(), "q", NOW_S, {"s": (part,)}).closures == ()
-    assert availability_of(site(), "debug", NOW_S, {"s": (part,)}).closures == (part,)
+    assert find_availability(site(), "q", NOW_S, {"s": (part,)}).closures == ()
+    assert find_availability(site(), "debug", NOW_S, {"s": (part,)}).closures == (part,)

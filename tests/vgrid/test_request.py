@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 
 from tests.conftest import DATA
 from vgrads.kernel.errors import InputError
-from vgrads.vgrid.binding import BindingRequest, surplus
+from vgrads.vgrid.binding import BindingRequest, find_surplus
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, load_catalog
 from vgrads.vgrid.offers import Knowledge
 from vgrads.vgrid.procure import procure
-from vgrads.vgrid.programme import RemainingLimits, greedy, penalty, solve
-from vgrads.vgrid.request import GridRequest, NodeGroup, request_from
+from vgrads.vgrid.programme import RemainingLimits, compute_penalty, greedy, solve
+from vgrads.vgrid.request import GridRequest, NodeGroup, parse_request_document
 from vgrads.vgrid.request_file import load_request
-from vgrads.vgrid.request_text import parse_request, request_text
+from vgrads.vgrid.request_text import parse_request, write_request
 from vgrads.vgrid.shapes import SlotOption, group_choices
-from vgrads.vgrid.slot import Slot, certain_from
-from vgrads.vgrid.tree import grid_tree
+from vgrads.vgrid.slot import Slot, make_certain_curve
+from vgrads.vgrid.tree import build_tree
 
 TEXT = """
 grid storm for 2h by 6h with 90% under $20 {   # tonight
@@ -85,7 +85,7 @@ def test_every_request_can_be_written_down_and_read_again(name, groups, duration
         probability=0.875,
         budget_usd=budget,
     )
-    assert parse_request(request_text(request), "text") == request
+    assert parse_request(write_request(request), "text") == request
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_an_allocation_of_node_hours_is_respected(write):
 
 
 def test_the_tree_can_be_searched(catalog):
-    tree = grid_tree(
+    tree = build_tree(
         ask(
             catalog,
             "grid a for 1h by 2h with 99% { x = loose 4 nodes y = tight 2 nodes [cores >= 8] }",
@@ -236,7 +236,7 @@ def synthetic(draw):
                     queue="q",
                     kind="batch",
                     procs=width,
-                    curve=certain_from(0.0),
+                    curve=make_certain_curve(0.0),
                     end_s=100.0,
                     shared=cluster,
                 )
@@ -276,7 +276,7 @@ def brute_force(result, group, target, limits):
             )
             enough = sum(c.width * c.probability for c in subset) >= target - 1e-9
             if whole and enough and limits.allow(subset):
-                price = sum(penalty(c, group) for c in subset)
+                price = sum(compute_penalty(c, group) for c in subset)
                 best = price if best is None else min(best, price)
     return best
 
@@ -296,11 +296,13 @@ def test_the_programme_finds_the_best_and_the_greedy_choice_keeps_the_rules(
     exact, quick = solve(result, group, target, limits), greedy(result, group, target, limits)
     assert (exact is None) == (best is None)
     if exact is not None:
-        assert sum(penalty(c, group) for c in exact.choices) == pytest.approx(best, rel=0.011)
+        assert sum(compute_penalty(c, group) for c in exact.choices) == pytest.approx(
+            best, rel=0.011
+        )
     if quick is not None:
         assert best is not None
         assert limits.allow(quick.choices)
-        assert sum(penalty(c, group) for c in quick.choices) >= best - 1e-9
+        assert sum(compute_penalty(c, group) for c in quick.choices) >= best - 1e-9
 
 
 def test_greedy_alone_serves_the_same_requests(catalog):
@@ -354,16 +356,16 @@ def test_surplus_is_cancelled_once_enough_was_granted():
         rows = (("a1", "a", 2), ("a2", "a", 2), ("b1", "b", 4))
         return [BindingRequest(id=i, cluster=c, nodes=n, granted=i in granted) for i, c, n in rows]
 
-    assert surplus(requests("a1"), 4, tight=True) == ()
-    assert surplus(requests("b1"), 4, tight=True) == ("a1", "a2")
-    assert surplus(requests("a1", "b1"), 4, tight=True) == ("a1", "a2")
-    assert surplus(requests("a1", "a2"), 4, tight=False) == ("b1",)
-    assert surplus(requests("a1", "a2", "b1"), 4, tight=False) == ("b1",)
+    assert find_surplus(requests("a1"), 4, tight=True) == ()
+    assert find_surplus(requests("b1"), 4, tight=True) == ("a1", "a2")
+    assert find_surplus(requests("a1", "b1"), 4, tight=True) == ("a1", "a2")
+    assert find_surplus(requests("a1", "a2"), 4, tight=False) == ("b1",)
+    assert find_surplus(requests("a1", "a2", "b1"), 4, tight=False) == ("b1",)
 
 
 def test_document_fields_are_checked():
     with pytest.raises(InputError, match=r"groups\.0\.rank"):
-        request_from(
+        parse_request_document(
             {
                 "name": "a",
                 "duration": 1,

@@ -11,11 +11,11 @@ from vgrads.kernel.errors import InputError
 from vgrads.qbets.forecast import QueueForecast, forecast
 from vgrads.qbets.predictor import Settings
 from vgrads.vgrid.acquisition import Acquisition
-from vgrads.vgrid.binding import latest_submission, learn_binding
+from vgrads.vgrid.binding import find_latest_submission, learn_binding
 from vgrads.vgrid.catalog import Site, load_catalog
 from vgrads.vgrid.offers import Knowledge, OfferRequest, offer_slots
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
-from vgrads.vgrid.varq import Reservation, trajectory
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
+from vgrads.vgrid.varq import Reservation, evaluate_trajectory
 
 
 def test_the_shipped_sites_are_the_papers():
@@ -106,18 +106,20 @@ def slot(curve, **more):
 
 
 def test_paid_slots_cost_started_hours_of_whole_nodes():
-    paid = slot(certain_from(0), price_usd_per_hour=0.68, nodes=2)
+    paid = slot(make_certain_curve(0), price_usd_per_hour=0.68, nodes=2)
     assert paid.cost_usd(0) == 0
     assert paid.cost_usd(1) == 1.36
     assert paid.cost_usd(3600) == 1.36
     assert paid.cost_usd(3601) == 2.72
-    assert slot(certain_from(0), price_usd_per_hour=0.68, billing_s=1.0).cost_usd(1800) == 0.34
+    assert (
+        slot(make_certain_curve(0), price_usd_per_hour=0.68, billing_s=1.0).cost_usd(1800) == 0.34
+    )
 
 
 @given(curves, st.lists(st.floats(0, 3000), min_size=1, max_size=4))
 def test_asking_later_costs_no_probability(curve, starts):
     required = slot(curve)
-    delay = latest_submission(required, starts)
+    delay = find_latest_submission(required, starts)
     assert 0 <= delay <= min(starts)
     assert all(curve.by(s - delay) >= curve.by(s) - 2e-3 for s in starts)
 
@@ -151,7 +153,7 @@ def plain_forecast():
 def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
     waits = plain_forecast()
     reservation = Reservation(procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.9)
-    path = trajectory(waits, reservation)
+    path = evaluate_trajectory(waits, reservation)
     assert len(path.submit_s) == 721
     enough = np.flatnonzero(path.probabilities >= 0.9)
     assert path.chosen == enough[-1]
@@ -161,7 +163,7 @@ def test_trajectory_takes_the_latest_instant_that_is_sure_enough():
 
 def test_a_reservation_that_cannot_be_had_gets_the_best_offer():
     waits = plain_forecast()
-    path = trajectory(
+    path = evaluate_trajectory(
         waits, Reservation(procs=4, walltime_s=3600.0, start_by_s=600.0, probability=0.99)
     )
     assert path.chosen is None
@@ -169,9 +171,11 @@ def test_a_reservation_that_cannot_be_had_gets_the_best_offer():
     limited = Reservation(
         procs=4, walltime_s=3600.0, start_by_s=21600.0, probability=0.5, max_walltime_s=7200.0
     )
-    assert not trajectory(waits, limited).probabilities[:600].any()
+    assert not evaluate_trajectory(waits, limited).probabilities[:600].any()
     with pytest.raises(InputError):
-        trajectory(waits, Reservation(procs=4, walltime_s=1.0, start_by_s=-1.0, probability=0.5))
+        evaluate_trajectory(
+            waits, Reservation(procs=4, walltime_s=1.0, start_by_s=-1.0, probability=0.5)
+        )
 
 
 CLOUD = """

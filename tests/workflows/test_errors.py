@@ -10,7 +10,7 @@ from tests.planner.test_planner import slot
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.escalation import escalation
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
-from vgrads.execmgr.core.remainder import plan_remainder, progress_of
+from vgrads.execmgr.core.remainder import measure_progress, plan_remainder
 from vgrads.execmgr.core.states import (
     Replan,
     ReplicaEnded,
@@ -132,7 +132,7 @@ def test_what_has_grown_out_of_its_slot_is_planned_anew_where_there_is_room():
     state, commands = simulate(plan, Tick(at_s=0.0), ready("a"), *killed(1.0))
     assert (starts(commands), state.replicas[KEY].state) == (1, ReplicaState.FAILED)
     assert any(isinstance(command, Replan) for command in commands)
-    assert progress_of(plan, state).grown == {("w", "t"): (2.0, 1.5)}
+    assert measure_progress(plan, state).grown == {("w", "t"): (2.0, 1.5)}
     amended, why = plan_remainder(plan, state, lambda _: (large,))
     assert amended is not None, why
     fresh = [key for key in amended.placements if key not in plan.placements]

@@ -12,10 +12,10 @@ from tests.planner.test_planner import make_set
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
-from vgrads.planner.placement.widths import widened
+from vgrads.planner.placement.widths import widen
 from vgrads.vgrid.catalog import build_catalog
 from vgrads.vgrid.documents import SitesDocument
-from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.vgrid.slot import Slot, make_certain_curve
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.task import Task
 
@@ -81,16 +81,16 @@ def test_no_plan_uses_more_units_at_once_than_a_slot_has(requested, nodes):
 
 def test_a_task_takes_up_its_share_and_is_passed_its_request():
     flow = make_workflow("w", [task("one", gpu=1), task("wide", 12, gpu=1), task("none")])
-    workflow_set = widened(make_set([flow]), catalog(machine("m", 32, 16, gpu=4)))
+    workflow_set = widen(make_set([flow]), catalog(machine("m", 32, 16, gpu=4)))
     tasks = workflow_set.workflows[0].tasks
     assert [(tasks[i].procs, tasks[i].threads) for i in ("one", "wide", "none")] == [
         (4, 1),
         (12, 12),
         (1, 0),
     ]
-    assert widened(workflow_set, catalog(machine("m", 32, 16, gpu=4))) == workflow_set
+    assert widen(workflow_set, catalog(machine("m", 32, 16, gpu=4))) == workflow_set
     plain = make_set([make_workflow("w", [task("none")])])
-    assert widened(plain, catalog(machine("m", 32, 16, gpu=4))) is plain
+    assert widen(plain, catalog(machine("m", 32, 16, gpu=4))) is plain
 
 
 def test_a_slot_of_another_make_holds_no_task_whose_width_is_not_its_share_there():
@@ -101,7 +101,7 @@ def test_a_slot_of_another_make_holds_no_task_whose_width_is_not_its_share_there
             queue="",
             kind="cloud",
             procs=16,
-            curve=certain_from(0.0),
+            curve=make_certain_curve(0.0),
             end_s=9.0,
             shared="a",
             resources=(("gpu", units),),

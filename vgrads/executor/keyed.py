@@ -13,7 +13,7 @@ from typing import Any
 
 from vgrads.agent.functions.packing import unpack, write_packed
 from vgrads.executor.encoding import PYTHON
-from vgrads.kernel.files import replacing
+from vgrads.kernel.files import replace_file
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class KeyedResults:
         """Store the parts of a value; without room, report that later programs call again."""
         head = json.dumps({"key": key, "python": PYTHON}).encode()
         try:
-            with replacing(self._path(key, "value")) as file:
+            with replace_file(self._path(key, "value")) as file:
                 write_packed([head, *parts], file)
             self._path(key, "call").unlink(missing_ok=True)
         except OSError as error:
@@ -70,7 +70,7 @@ class KeyedResults:
     def note(self, key: str, call: SubmittedCall) -> None:
         """Store where the call of a key is submitted, before it is. Raise OSError."""
         stated = {"key": key, "bag": call.bag, "task": call.task}
-        with replacing(self._path(key, "call")) as file:
+        with replace_file(self._path(key, "call")) as file:
             file.write(json.dumps(stated).encode())
 
 

@@ -15,7 +15,7 @@ from vgrads.interface.gantt import gantt_html, gantt_png
 from vgrads.kernel.units import format_count, format_usd
 from vgrads.portal.charts.exports import write_chart
 from vgrads.vgrid.procure import GridOffer, procure
-from vgrads.vgrid.request import GridRequest, request_from
+from vgrads.vgrid.request import GridRequest, parse_request_document
 from vgrads.vgrid.request_file import load_request
 from vgrads.vgrid.request_text import parse_request
 
@@ -123,7 +123,7 @@ def offers(
 
 def _request(request: FileName | Mapping[str, Any]) -> GridRequest:
     if isinstance(request, Mapping):
-        return request_from(request, "request")
+        return parse_request_document(request, "request")
     if isinstance(request, str) and "{" in request:
         return parse_request(request, "request")
     return load_request(path_of(request))

@@ -10,7 +10,7 @@ _announce: list[Callable[[bool], None]] = []
 
 
 @contextmanager
-def announced(announce: Callable[[bool], None]) -> Iterator[None]:
+def announce_compilation(announce: Callable[[bool], None]) -> Iterator[None]:
     """Call ``announce(True)`` before anything is compiled within the block, ``announce(False)``
     after it; the thread may be another."""
     _announce.append(announce)

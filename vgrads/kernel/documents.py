@@ -26,7 +26,7 @@ from pydantic import (
 from vgrads.kernel.document_kinds import refuse_other_kind
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import read_text
-from vgrads.kernel.problems import MAX_REPORTED, Sourced, problems_of
+from vgrads.kernel.problems import MAX_REPORTED, Sourced, list_problems
 from vgrads.kernel.units import LONGEST_S
 
 _SMALLEST = 1e-6
@@ -230,7 +230,7 @@ def validate_field(model: type[Model], data: object) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first, *_ = matrix_problems = problems_of(error, model, _lines_of(data))
+        first, *_ = matrix_problems = list_problems(error, model, _lines_of(data))
         what, more = _all_problems(error, model, data)
         if len(matrix_problems) == 1:
             what = f"line {first.line}: {first.what}" if first.line else first.what
@@ -248,7 +248,7 @@ def _all_problems(
     error: ValidationError, model: type[BaseModel], data: object
 ) -> tuple[str, tuple[str, ...]]:
     """Return the message in one line, and all problems if there are several."""
-    lines = [str(problem) for problem in problems_of(error, model, _lines_of(data))]
+    lines = [str(problem) for problem in list_problems(error, model, _lines_of(data))]
     if len(lines) == 1:
         return lines[0], ()
     more = len(lines) - MAX_REPORTED

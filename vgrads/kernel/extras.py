@@ -33,7 +33,7 @@ class MissingExtraError(InputError):
     """A request needs an extra that is not installed; once it is, the same request is valid."""
 
 
-def present(extra: str) -> bool:
+def is_installed(extra: str) -> bool:
     """Return True where an extra is installed."""
     return all(find_spec(name) is not None for name in MODULES[extra])
 

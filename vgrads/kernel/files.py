@@ -63,7 +63,7 @@ def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
     fails; ``mode``: of a new file, less the umask."""
     draft = path.with_suffix(".draft")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with named_in_errors(path, draft):
+    with name_in_errors(path, draft):
         with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             file.write(body)
             file.flush()
@@ -73,7 +73,7 @@ def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
 
 
 @contextmanager
-def named_in_errors(path: Path, draft: Path) -> Iterator[None]:
+def name_in_errors(path: Path, draft: Path) -> Iterator[None]:
     """Name a file in an OSError, and not the draft that is to replace it, of which nobody knows."""
     try:
         yield
@@ -85,12 +85,12 @@ def named_in_errors(path: Path, draft: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that replaces this path when it is complete; no crash of this process leaves a
     part of it there. OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    with named_in_errors(path, draft):
+    with name_in_errors(path, draft):
         try:
             with draft.open("wb") as file:
                 yield file

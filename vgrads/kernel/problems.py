@@ -34,7 +34,7 @@ class Problem:
         return f"{place}{self.field}: {self.what}"
 
 
-def problems_of(
+def list_problems(
     error: ValidationError, model: type[BaseModel], lines: Callable[[Location], int | None]
 ) -> list[Problem]:
     """Return all problems, one for each field, in the order of the lines."""
@@ -180,7 +180,7 @@ def _words(detail: Mapping[str, Any], location: Location, owner: type[BaseModel]
     if kind == "json_invalid":
         return f"is not JSON: {(detail.get('ctx') or {}).get('error', 'it cannot be parsed')}"
     if kind == "extra_forbidden":
-        return f"unknown key{suggestion(str(location[-1]), _keys(owner))}"
+        return f"unknown key{suggest(str(location[-1]), _keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
         return f"must be a {whole}number, is {_shown(value)}"
@@ -208,7 +208,7 @@ def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
         return f"{words} {limits[name]:g}, is {_shown(value)}"
     if kind in ("literal_error", "enum"):
         expected = re.findall(r"'([^']*)'", str(limits.get("expected", "")))
-        intended = suggestion(str(value), expected, report=False)
+        intended = suggest(str(value), expected, report=False)
         return f"{_shown(value)} is none of {', '.join(expected)}{intended}"
     least, most = limits.get("min_length"), limits.get("max_length")
     payload = {
@@ -229,7 +229,7 @@ def _keys(owner: type[BaseModel] | None) -> list[str]:
     return [field.alias or key for key, field in fields]
 
 
-def suggestion(text: str, choices: Iterable[str], report: bool = True) -> str:
+def suggest(text: str, choices: Iterable[str], report: bool = True) -> str:
     """Return a question about the most similar choice; otherwise, if requested, all choices. A
     mapping states how its choices are written."""
     written = choices if isinstance(choices, Mapping) else {name: name for name in choices}

@@ -30,7 +30,7 @@ def report_progress(phase: str, done: int = 0, total: int = 0) -> None:
 
 
 @contextmanager
-def progress_to(receiver: Receiver | None) -> Iterator[None]:
+def send_progress(receiver: Receiver | None) -> Iterator[None]:
     """Send all reports within the block to this receiver; ``None``: to nobody."""
     before = _receiver.set(receiver)
     try:

@@ -184,10 +184,10 @@ def _whole_number(name: str, value: SupportsIndex) -> int:
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value in choices:
         return
-    from vgrads.kernel.problems import suggestion  # noqa: PLC0415 late: for an error alone
+    from vgrads.kernel.problems import suggest  # noqa: PLC0415 late: for an error alone
 
     raise InputError(
-        f"unknown value '{value}'{suggestion(value, choices, report=False)}",
+        f"unknown value '{value}'{suggest(value, choices, report=False)}",
         where=name,
         fix=f"choose one of {', '.join(choices)}",
     )

@@ -31,7 +31,7 @@ from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import ALL_QUEUES
 from vgrads.traces.reading_options import DETECTED
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import Availability, ClosedForecast, availability_of
+from vgrads.vgrid.closures import Availability, ClosedForecast, find_availability
 
 Json = dict[str, Any]
 LEARNING = "the state of the queue is being learned and will answer soon; past waits answer now"
@@ -235,7 +235,7 @@ def _availability(
     if question.at is not None:
         now_s = query.log.unix_start_s + query.at_s
     reported = {} if snapshot is None else {site.name: snapshot.closures}
-    return availability_of(site, queue.name, now_s, reported)
+    return find_availability(site, queue.name, now_s, reported)
 
 
 def closure_of(query: QueueQuery, shape: tuple[int, float], probability: float) -> str | None:

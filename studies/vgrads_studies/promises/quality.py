@@ -27,7 +27,7 @@ from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
 from vgrads.planner.promise.rollout import rollout
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import Slot, StartCurve, certain_from
+from vgrads.vgrid.slot import Slot, StartCurve, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.load import load_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -116,7 +116,7 @@ def random_slots(deadline_s: float, draws: np.random.Generator) -> tuple[Slot, .
             for n in range(int(draws.integers(1, 4)))
         ]
     for name, price in (("free", 0.0), ("paid", 0.68)):
-        boot = certain_from(float(draws.uniform(60, 600)), float(draws.uniform(0.9, 0.99)))
+        boot = make_certain_curve(float(draws.uniform(60, 600)), float(draws.uniform(0.9, 0.99)))
         slots += [
             Slot(
                 id=f"{name}-{n}",

@@ -10,7 +10,7 @@ from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.wiring import make_virtual_engine
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.ledger import SlotLedger
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.execmgr.runner import Runner, RunnerSetup
@@ -71,7 +71,7 @@ def carry_out(plan: Plan, snapshot: Snapshot, starts_s: Mapping[str, float]) -> 
         engine=make_virtual_engine(clock, snapshot, snapshot.seed),
     )
     state = Runner(f"set-{snapshot.seed}", execution, around).run()
-    return RunOutcome(execution=execution, state=state, done=workflows_done(execution, state))
+    return RunOutcome(execution=execution, state=state, done=find_done_workflows(execution, state))
 
 
 def run_recorded(

@@ -31,7 +31,7 @@ from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.mapping import place_workflow
 from vgrads.planner.placement.replicate import Measure, alone, by_paper, raise_task
 from vgrads.planner.snapshot import Snapshot
-from vgrads.vgrid.slot import Slot, certain_from
+from vgrads.vgrid.slot import Slot, make_certain_curve
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
 from vgrads.workflows.task import Task
@@ -72,7 +72,7 @@ def random_chart(acquire: float, up: float, draws: np.random.Generator) -> tuple
             queue="",
             kind="reservation",
             procs=int(draws.choice([8, 16, 32])),
-            curve=certain_from(start_s, acquire),
+            curve=make_certain_curve(start_s, acquire),
             end_s=min(_DEADLINE_S, start_s + float(draws.uniform(5400, 10800))),
             shared=f"slot-{n}",
             up=lifetimes_s,

@@ -46,7 +46,7 @@ from vgrads.qbets.state_forecast import AnyForecast, StateForecast
 from vgrads.qbets.views import FULL
 from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.varq import Reservation, Trajectory, move, trajectory
+from vgrads.vgrid.varq import Reservation, Trajectory, evaluate_trajectory, move
 from vgrads.vgrid.varq_record import adapt
 from vgrads_studies.promises.arena import WARM, freeze_now
 from vgrads_studies.report import read_enough
@@ -138,7 +138,7 @@ def look_once(
 ) -> None:
     """Evaluate in the paper's way."""
     required = replace(question.reservation, probability=reservations.probability)
-    _submit_latest(reservations, question, now_s, trajectory(forecast, required, 60.0))
+    _submit_latest(reservations, question, now_s, evaluate_trajectory(forecast, required, 60.0))
 
 
 def look_plain(
@@ -150,7 +150,7 @@ def look_plain(
     """Choose the latest instant that reaches the probability by the current queue, without a second
     evaluation."""
     required = replace(question.reservation, probability=reservations.probability)
-    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    path = evaluate_trajectory(forecast, required, required.start_by_s / _INSTANTS)
     _submit_latest(reservations, question, now_s, path)
 
 
@@ -162,7 +162,7 @@ def look_ahead(
 ) -> None:
     """Choose as ``plain`` does, by the probability that follows from the record of promises."""
     required = reservations.strict(question.reservation, now_s)
-    path = trajectory(forecast, required, required.start_by_s / _INSTANTS)
+    path = evaluate_trajectory(forecast, required, required.start_by_s / _INSTANTS)
     _submit_latest(reservations, question, now_s, path)
 
 

@@ -12,7 +12,7 @@ from vgrads.qbets.forecast import freeze
 from vgrads.qbets.predictor import JobArrival, QueuePredictor
 from vgrads.simulator.backfill import BatchJob
 from vgrads.simulator.cluster import BatchCluster, Happening
-from vgrads.vgrid.varq import MARGIN, Reservation, move, trajectory
+from vgrads.vgrid.varq import MARGIN, Reservation, evaluate_trajectory, move
 from vgrads.vgrid.varq_record import adapt
 from vgrads_studies.waits.lookahead import LoadMemory, Lookahead, QueueSnapshot, remember, surprise
 
@@ -164,7 +164,7 @@ class VarqSimulation:
         """Process a question; return False if it is refused because no instant reaches the
         probability."""
         if policy == "once":
-            path = trajectory(freeze(self.predictor, 0.0), request.reservation, _STEP_S)
+            path = evaluate_trajectory(freeze(self.predictor, 0.0), request.reservation, _STEP_S)
             first_s = None if path.chosen is None else float(path.submit_s[path.chosen])
         else:
             self.settle(now_s)

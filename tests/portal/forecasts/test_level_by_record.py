@@ -10,7 +10,7 @@ from tests.portal.forecasts.scored_service import add_site, served
 from tests.portal.forecasts.test_scores import waits
 from vgrads.api.queues.forecast_scores import QueueRecord, ScoredForecast, promises_of
 from vgrads.portal.records.reading.forecast_scores import stored_record
-from vgrads.vgrid.varq_record import adapt, required_level
+from vgrads.vgrid.varq_record import adapt, compute_required_level
 
 OPTIONS = ("--procs", 4, "--walltime", "1h")
 
@@ -133,7 +133,7 @@ def test_promises_are_in_the_order_of_their_outcomes_and_one_job_counts_once():
 
 @given(st.lists(st.booleans(), max_size=80), st.sampled_from([0.5, 0.75, 0.9, 0.95]))
 def test_the_level_follows_the_outcomes_and_stays_possible(outcomes, probability):
-    level = required_level(probability, outcomes).level
+    level = compute_required_level(probability, outcomes).level
     allowed = 1.0 - probability
     for outcome in outcomes:
         allowed = adapt(allowed, probability, outcome)

@@ -13,7 +13,7 @@ from tests.portal.pages.gallery import IMPOSSIBLE, STORM, Gallery
 from tests.portal.serving import SMALL
 from tests.waiting import until
 from vgrads.api.plans.planning import open_grid, plan_set
-from vgrads.kernel.progress import progress_to, report_progress
+from vgrads.kernel.progress import report_progress, send_progress
 from vgrads.kernel.promise_state import promise_state
 from vgrads.portal.jobs.run_attempts import RunAttempts
 from vgrads.portal.jobs.worker import plan_stored_set, workflow_set_of
@@ -193,10 +193,10 @@ def test_a_table_of_a_busy_service_has_exit_codes_and_durations(gallery, client)
 def test_planning_reports_its_phases_in_order(gallery):
     reports = []
     set_id = gallery.add(IMPOSSIBLE | {"name": "phases"})
-    with progress_to(reports.append):
+    with send_progress(reports.append):
         plan_stored_set(gallery.store, gallery.catalog, set_id)
     assert reports == []  # those of a stored set go to its row
-    with progress_to(reports.append):
+    with send_progress(reports.append):
         grid = open_grid(
             gallery.catalog, notify=report_progress, observed=gallery.store.acquisitions()
         )
@@ -217,7 +217,7 @@ def test_progress_is_stored_with_the_work_and_shown(gallery, client):
         work = works.claim("me", [PLAN], busy)
         busy.append(work.id)
     record = ProgressRecorder(gallery.store.engine, set_id, interval_s=0.0)
-    with progress_to(record):
+    with send_progress(record):
         report_progress("placing workflows", 2, 9)
     shown = works.planning(set_id)
     assert (shown.taken, shown.phase, shown.done, shown.total) == (True, "placing workflows", 2, 9)

@@ -28,7 +28,7 @@ from vgrads.dispatch.storage.status import exclusive
 from vgrads.exchange.values import COULD_NOT
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import SiteError, VgradsError
-from vgrads.kernel.files import replacing
+from vgrads.kernel.files import replace_file
 from vgrads.vgrid.catalog import Catalog
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class LocalCalls:
         path = self.folder / PARTS / digest
         if path.exists():
             return
-        with replacing(path) as file:
+        with replace_file(path) as file:
             write_packed(parts, file)
 
     def add(self, commands: Sequence[str]) -> None:

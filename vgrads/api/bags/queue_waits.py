@@ -10,7 +10,7 @@ import numpy as np
 from vgrads.api.plans.planning import GridSnapshot, open_grid
 from vgrads.dispatch.fleet.site_view import FleetSite
 from vgrads.vgrid.catalog import Catalog
-from vgrads.vgrid.offers import OfferRequest, batch_offers
+from vgrads.vgrid.offers import OfferRequest, offer_batch_slots
 
 _QUANTILES = (np.arange(100) + 0.5) / 100.0
 _CONFIDENCE = 0.5
@@ -39,7 +39,7 @@ def _forecast(where: FleetSite, grid: GridSnapshot) -> FleetSite:
     request = OfferRequest(
         procs=where.procs, count=1, until_s=where.longest_s, confidence=_CONFIDENCE
     )
-    offers = batch_offers(site, queue, grid.knowledge, request)
+    offers = offer_batch_slots(site, queue, grid.knowledge, request)
     if not offers:
         return where
     waits_s = offers[0].curve.ready_at(_QUANTILES)

@@ -22,7 +22,7 @@ from vgrads.pool.lookahead import looking_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
 from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import Reported, availability_of
+from vgrads.vgrid.closures import Reported, find_availability
 
 RELEASES = ("distributed", "central", "coordinated", "look-ahead")
 _LOCAL_S = 30 * 86400.0
@@ -118,7 +118,7 @@ def _longest_stay(
     """Return how long nodes may stay that are requested now: until the site closes, less the time
     that they may wait for their start. A site closes for requests a little before."""
     zero_s, reported = since
-    availability = availability_of(site, where.queue, zero_s + now_s, reported)
+    availability = find_availability(site, where.queue, zero_s + now_s, reported)
     closure = next(iter(availability.closed_to(where.procs)), None)
     if closure is None:
         return LongestStay(length_s=where.longest_s)

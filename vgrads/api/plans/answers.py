@@ -9,7 +9,7 @@ import numpy as np
 
 from vgrads.api.plans.planning import Planned
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.spending import spent_usd
+from vgrads.execmgr.core.spending import sum_spent_usd
 from vgrads.execmgr.core.states import ReplicaState, RunState
 from vgrads.planner.plan import EVERYTHING, Placement, Plan, SlotUse
 from vgrads.planner.snapshot import Snapshot
@@ -112,7 +112,7 @@ def outcome_json(outcome: RunOutcome) -> Json:
         "finished_s": {name: at_s for name, at_s in sorted(outcome.done.items())},
         "copies": {state.value: states.count(state) for state in ReplicaState},
         "ended_s": outcome.state.now_s,
-        "spent_usd": spent_usd(execution, outcome.state),
+        "spent_usd": sum_spent_usd(execution, outcome.state),
         "times": outcome.spent.as_json(),
     }
 

@@ -20,7 +20,7 @@ from vgrads.execmgr.core.states import (
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.times import Times
 from vgrads.execmgr.tasks.folder import AWAY, HERE, TaskFolder
-from vgrads.execmgr.tasks.output import STDERR, STDOUT, tail
+from vgrads.execmgr.tasks.output import STDERR, STDOUT, read_tail
 from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 Json = dict[str, Any]
@@ -123,7 +123,7 @@ def printed(folder: Path, attempt: TaskAttempt, most: int) -> tuple[str, str, Pa
     return (
         ("", "", None)
         if path is None
-        else (tail(path / STDOUT, most), tail(path / STDERR, most), path)
+        else (read_tail(path / STDOUT, most), read_tail(path / STDERR, most), path)
     )
 
 

@@ -38,10 +38,10 @@ from vgrads.api.wiring import (
 )
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.alarm_checks import AlarmSender
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.execution_plan import ExecutionPlan, make_execution
 from vgrads.execmgr.core.journal import EventJournal, advance
-from vgrads.execmgr.core.remainder import current_promise
+from vgrads.execmgr.core.remainder import compute_current_promise
 from vgrads.execmgr.core.states import Cancelled, Event, RequestChange, RunState, SlotUpdate
 from vgrads.execmgr.core.step import begin
 from vgrads.execmgr.core.submissions import no_submission_planner
@@ -256,7 +256,9 @@ def cancel_run(begun: StartedRun, record: Record, reason: str) -> RunOutcome:
         record.append(end)
         for event in end:
             state = advance(begun.executions, state, event)
-        return RunOutcome(execution=execution, state=state, done=workflows_done(execution, state))
+        return RunOutcome(
+            execution=execution, state=state, done=find_done_workflows(execution, state)
+        )
     clock = make_clock(False, None, begun.elapsed_s)
     open_slots = {s for s, r in state.slots.items() if r.state is not None and not r.state.ended}
     needed = sorted({execution.uses[slot].slot.site for slot in open_slots})
@@ -311,7 +313,7 @@ def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
     if state.cancelled:
         sweep_others(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
-    done = workflows_done(runner.execution, state)
+    done = find_done_workflows(runner.execution, state)
     return RunOutcome(
         execution=runner.execution, state=state, done=done, spent=runner.own_work.spent
     )
@@ -360,7 +362,7 @@ def _surroundings(
         engine=engine,
         polling=polling,
         replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
-        promise_now=current_promise,
+        promise_now=compute_current_promise,
         plan_submissions=(
             submission_planner(grid, record.store_execution)
             if options.replan and not simulated

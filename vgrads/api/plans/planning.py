@@ -35,10 +35,10 @@ from vgrads.kernel.closures import WEEK_S
 from vgrads.kernel.progress import report_progress
 from vgrads.kernel.units import format_count
 from vgrads.planner.effort import Effort
-from vgrads.planner.evidence import with_evidence
+from vgrads.planner.evidence import add_evidence
 from vgrads.planner.make import STANDARD, Options, first_plan, plan_again, searched
-from vgrads.planner.obstacles import shortfall_of
-from vgrads.planner.placement.widths import widened
+from vgrads.planner.obstacles import explain_shortfall
+from vgrads.planner.placement.widths import widen
 from vgrads.planner.plan import Done, Plan
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
@@ -46,7 +46,7 @@ from vgrads.qbets.state_forecast import AnyForecast, aged
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import Availability, Reported, availability_of
+from vgrads.vgrid.closures import Availability, Reported, find_availability
 from vgrads.vgrid.offers import Knowledge, OfferRequest, OwnJobs, offer_slots
 from vgrads.vgrid.slot import Slot
 from vgrads.workflows.dag import Workflow
@@ -80,7 +80,7 @@ class GridSnapshot:
     def availabilities(self) -> Mapping[QueueKey, Availability]:
         """When jobs of each queue can start, and of each site without queues (under ``""``)."""
         return {
-            (site.name, name): availability_of(site, name, self.now_s[site.name], self.reported)
+            (site.name, name): find_availability(site, name, self.now_s[site.name], self.reported)
             for site in self.catalog.sites
             if site.name in self.now_s
             for name in [queue.name for queue in site.queues] or [""]
@@ -229,10 +229,10 @@ def plan_set(
         plan = replace(plan, relaxations=changes)
         question = unit_question(left, changes) if plan.lacking else ""
         reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""
-        lacking = " ".join(filter(None, (question, reasons))) or shortfall_of(snapshot, plan)
+        lacking = " ".join(filter(None, (question, reasons))) or explain_shortfall(snapshot, plan)
         plan = replace(plan, lacking=lacking)
     if options.relax:
-        plan = with_evidence(snapshot, plan)
+        plan = add_evidence(snapshot, plan)
     plan = replace(
         plan,
         seconds={"procure": procure_s, **plan.seconds},
@@ -326,7 +326,7 @@ def closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
 def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> Snapshot:
     """Return the offers of the sites for a set, frozen; task widths are adjusted to their
     resources."""
-    workflow_set = widened(workflow_set, grid.catalog)
+    workflow_set = widen(workflow_set, grid.catalog)
     slots = take_slots(workflow_set, grid) if workflow_set.workflows else ()
     return Snapshot(workflow_set=workflow_set, slots=slots, links=grid.catalog.links, seed=seed)
 
@@ -338,7 +338,7 @@ def as_planned(added: Sequence[tuple[str, Task]], grid: GridSnapshot) -> list[tu
     )
     added_set = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
     timed, _ = with_run_times(added_set, grid.run_times, grid.catalog)
-    workflows = widened(timed, grid.catalog).workflows
+    workflows = widen(timed, grid.catalog).workflows
     return [
         (name, replace(workflow.tasks[task.id], parents=task.parents))
         for (name, task), workflow in zip(added, workflows, strict=True)

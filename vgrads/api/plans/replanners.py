@@ -16,7 +16,7 @@ from vgrads.api.plans.planning import (
 )
 from vgrads.api.wiring import is_real
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.acquisitions import acquisitions
+from vgrads.execmgr.core.acquisitions import list_acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.remainder import (
     find_sufficient_changes,
@@ -111,7 +111,7 @@ def _offers(
     real = {site.name for site in sites if is_real(site)}
     wiser = replace(
         with_live_queues(usable, state.now_s),
-        observed=(*usable.observed, *acquisitions(execution, state)),
+        observed=(*usable.observed, *list_acquisitions(execution, state)),
         own=own_jobs(execution.uses, state.slots, real),
     )
     return lambda rest: within_capacity(take_slots(rest, wiser), usable.catalog, execution, state)

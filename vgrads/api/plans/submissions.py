@@ -12,7 +12,7 @@ from vgrads.api.plans.replanners import StorePlan
 from vgrads.api.queues.live_queue import present_forecast
 from vgrads.api.queues.site_snapshots import refresh_snapshot
 from vgrads.api.wiring import is_real
-from vgrads.execmgr.core.acquisitions import acquisitions
+from vgrads.execmgr.core.acquisitions import list_acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import RunState
 from vgrads.execmgr.core.submissions import (
@@ -54,7 +54,7 @@ def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanne
     their queue now, or did not when they were learned, have no current forecast."""
 
     def check(execution: ExecutionPlan, state: RunState, now_s: float) -> SubmissionCheck:
-        observed = (*grid.observed, *acquisitions(execution, state))
+        observed = (*grid.observed, *list_acquisitions(execution, state))
         forecasts: dict[QueueKey, StateForecast | None] = {}
 
         def current(key: QueueKey) -> StateForecast | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vgrads.api.queues.issued import LEVELS, Bounds, Probabilities
 from vgrads.qbets.views import VIEWS
-from vgrads.vgrid.varq_record import FEWEST, RequiredLevel, required_level
+from vgrads.vgrid.varq_record import FEWEST, RequiredLevel, compute_required_level
 
 Json = dict[str, Any]
 WINDOW = 500
@@ -258,7 +258,7 @@ class QueueRecord:
     def level(self, probability: float) -> RequiredLevel:
         """Return what an instant must reach so that a start with this probability is promised."""
         outcomes = [outcome for promised, outcome in self.promises if promised == probability]
-        return required_level(probability, outcomes)
+        return compute_required_level(probability, outcomes)
 
     def contradiction(self, probability: float) -> str | None:
         """Say that recommended submissions led to a start in time less often than stated, where

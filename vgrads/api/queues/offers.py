@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 from vgrads.kernel.errors import InfeasibleError
 from vgrads.kernel.units import format_duration, format_usd
 from vgrads.vgrid.procure import GridOffer
-from vgrads.vgrid.request_text import request_text
+from vgrads.vgrid.request_text import write_request
 from vgrads.vgrid.shapes import SlotOption
-from vgrads.vgrid.tree import grid_tree
+from vgrads.vgrid.tree import build_tree
 
 Json = dict[str, Any]
 _VISIBLE_GAP = 0.0005
@@ -21,7 +21,7 @@ def offer_json(offer: GridOffer) -> Json:
     request = offer.request
     return {
         "name": request.name,
-        "request": request_text(request),
+        "request": write_request(request),
         "enough": offer.enough,
         "probability": offer.probability,
         "standard_error": offer.standard_error,
@@ -45,7 +45,7 @@ def offer_json(offer: GridOffer) -> Json:
             }
             for g in offer.groups
         ],
-        "tree": grid_tree(offer).as_json(),
+        "tree": build_tree(offer).as_json(),
         "seconds": dict(offer.seconds),
     }
 
@@ -102,7 +102,7 @@ def offer_gantt(offer: GridOffer) -> Json:
         "cost_usd": offer.cost_usd,
         "placements": [],
         "slots": [_lane(offer, c) for g in offer.groups for c in g.choices],
-        "facts": request_text(request),
+        "facts": write_request(request),
     }
 
 

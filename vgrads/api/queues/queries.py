@@ -24,8 +24,8 @@ from vgrads.qbets.viewed_log import end_of
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
-from vgrads.vgrid.closures import ALWAYS, Availability, ClosedForecast, closed_forecast
-from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, trajectory
+from vgrads.vgrid.closures import ALWAYS, Availability, ClosedForecast, close_forecast
+from vgrads.vgrid.varq import STEP_S, Reservation, Trajectory, evaluate_trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class QueueQuery:
     @property
     def starts(self) -> AnyForecast | ClosedForecast:
         """The forecast with the closures of the site: what every answer is read from."""
-        return closed_forecast(self.forecast, self.availability)
+        return close_forecast(self.forecast, self.availability)
 
     def separate(self) -> QueueQuery:
         """Return the same with a forecast whose caches end with the result: for many shapes, which
@@ -178,4 +178,4 @@ def reading_json(log: JobLog, more: Iterable[str] = ()) -> dict[str, Any] | None
 def walk(query: QueueQuery, reservation: Reservation, step_s: float = STEP_S) -> Trajectory:
     """Compute VARQ from the forecast: the later an instant, the less weight the current state of
     the queue has."""
-    return trajectory(query.starts, reservation, step_s)
+    return evaluate_trajectory(query.starts, reservation, step_s)

@@ -17,7 +17,7 @@ from vgrads.drivers.quality import QUALITY
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import availability_of
+from vgrads.vgrid.closures import find_availability
 
 Json = dict[str, Any]
 _AHEAD_S, _MOST_CLOSURES = 14 * 86400.0, 5
@@ -65,7 +65,7 @@ def _closures(site: Site) -> list[str]:
             reported[site.name] = open_batch(site).closures(now_s)
     lines: dict[str, None] = {}
     for name in [queue.name for queue in site.queues] or [""]:
-        availability = availability_of(site, name, now_s, reported)
+        availability = find_availability(site, name, now_s, reported)
         for closure in availability.during(0.0, _AHEAD_S):
             place = f"{name}: " if closure.queues else ""
             lines[place + availability.describe(closure)] = None

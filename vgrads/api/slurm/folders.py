@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vgrads.kernel.files import replacing, write_whole
+from vgrads.kernel.files import replace_file, write_whole
 from vgrads.kernel.record_file import LINES, RecordFile
 from vgrads.slurm import job_program
 
@@ -30,7 +30,7 @@ class JobFolders:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         text, program = Path(job_program.__file__).read_bytes(), root / _PROGRAM
         if not program.exists() or program.read_bytes() != text:
-            with replacing(program) as file:
+            with replace_file(program) as file:
                 file.write(text)
 
     def folder(self, submission: int) -> Path:

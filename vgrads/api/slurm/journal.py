@@ -10,7 +10,7 @@ from typing import Any
 
 from vgrads.api.slurm.table import JobTable
 from vgrads.kernel.errors import InputError, brief
-from vgrads.kernel.files import replacing
+from vgrads.kernel.files import replace_file
 from vgrads.kernel.record_file import LINES, AppendedRecords, RecordFile
 
 _REWRITTEN = 10_000
@@ -45,7 +45,7 @@ class JobJournal:
         """Raises InputError for a damaged line."""
         self.table, lines = read_journal(path)
         if lines > _REWRITTEN + 2 * len(self.table.records):
-            with replacing(path) as file:
+            with replace_file(path) as file:
                 for event in self.table.snapshot():
                     file.write(_line(event))
         self._file = RecordFile(path, LINES, mode=0o600)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vgrads.kernel.extras import present, require
+from vgrads.kernel.extras import is_installed, require
 from vgrads.kernel.files import write_bytes
 from vgrads.kernel.units import format_count, format_duration
-from vgrads.planner.explain import why
+from vgrads.planner.explain import explain_reason
 from vgrads.portal.charts.gantt import (
     DEADLINE,
     STATE_COLOURS,
@@ -76,13 +76,13 @@ def reasons_of(plan: Json) -> dict[str, str]:
     for r in plan.get("reasons", ()):
         key = r["workflow"], r["task"], r["copy"]
         if key in replicas:
-            results["{}/{}/{}".format(*key)] = "\n".join(why(r, replicas[key]))
+            results["{}/{}/{}".format(*key)] = "\n".join(explain_reason(r, replicas[key]))
     return results
 
 
 def available() -> list[str]:
     """Return the formats that can be written."""
-    plots = present("plots")
+    plots = is_installed("plots")
     return [form for form in FORMATS if plots or form not in PICTURES]
 
 

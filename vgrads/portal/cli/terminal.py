@@ -14,7 +14,7 @@ from rich.progress import Progress
 from rich.segment import Segment
 from rich.text import Text
 
-from vgrads.kernel.compile_state import announced
+from vgrads.kernel.compile_state import announce_compilation
 from vgrads.kernel.text_table import REORDERING, TextTable, layout, wrap
 from vgrads.portal.cli.wide import WIDE
 
@@ -124,7 +124,7 @@ def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
         now = f"{step}: compiling, once on this machine" if begins else step
         status.update(_step_text(out, now))
 
-    with out.status(_step_text(out, what)) as status, announced(show_compilation):
+    with out.status(_step_text(out, what)) as status, announce_compilation(show_compilation):
         yield show
 
 
@@ -146,7 +146,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float, float], None]]:
             now = f"{what}: compiling, once on this machine" if begins else what
             bar.update(task, description=escape(now))
 
-        with announced(show_compilation):
+        with announce_compilation(show_compilation):
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
 

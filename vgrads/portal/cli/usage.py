@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.problems import suggestion, value_problem
+from vgrads.kernel.problems import suggest, value_problem
 
 _EXTRA = "Got unexpected extra argument(s)"
 
@@ -76,7 +76,7 @@ def _words(error: Exception, command: Command, rest: Sequence[str]) -> tuple[str
         return option, "needs a value" if "requires" in text else "takes no value"
     names = getattr(command, "commands", {})
     if names and rest and not rest[0].startswith("-"):
-        return rest[0], f"no such command{suggestion(rest[0], list(names), report=False)}"
+        return rest[0], f"no such command{suggest(rest[0], list(names), report=False)}"
     if text.startswith(_EXTRA):
         return "", f"unexpected argument '{hide_urls(text.removeprefix(_EXTRA).strip(' ()'))}'"
     return "", text[:1].lower() + text[1:]
@@ -87,4 +87,4 @@ def _intended(option: str, command: Command) -> str:
     names = {"help": "--help"}
     for entry in command.params:
         names |= {name.lstrip("-"): name for name in (*entry.opts, *entry.secondary_opts)}
-    return suggestion(option.lstrip("-"), names, report=False)
+    return suggest(option.lstrip("-"), names, report=False)

@@ -13,7 +13,7 @@ from typing import Any
 
 from vgrads.api.config import chosen_home, embedded_data
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.extras import MODULES, present
+from vgrads.kernel.extras import MODULES, is_installed
 from vgrads.kernel.files import read_text
 from vgrads.portal.doctor.checks import Check, Unavailable
 from vgrads.portal.doctor.database import stored_sites
@@ -120,7 +120,7 @@ def required_extras(
 
 def installed_extras() -> frozenset[str]:
     """Return the extras that are installed."""
-    return frozenset(extra for extra in MODULES if present(extra))
+    return frozenset(extra for extra in MODULES if is_installed(extra))
 
 
 def judge_settings(settings: SettingsFacts) -> Check:

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from vgrads.api.plans.refusals import relaxation_text
 from vgrads.execmgr.core.alarm_conditions import NOT_BEGUN
 from vgrads.execmgr.core.completion import over
-from vgrads.execmgr.core.delays import delays
+from vgrads.execmgr.core.delays import describe_delays
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
+from vgrads.execmgr.core.promise_record import describe_failure, find_failing_tasks, judge_promise
 from vgrads.execmgr.core.states import AlarmRecord, RunState
 from vgrads.kernel.promise_state import PromiseState
 from vgrads.kernel.units import format_count
@@ -51,7 +51,7 @@ def alarm_text(
     now; None where they were not computed."""
     plan, name = execution.plan, execution.snapshot.workflow_set.name
     due = address.began + timedelta(seconds=plan.deadline_s)
-    word = state_of_promise(execution, state)
+    word = judge_promise(execution, state)
     is_final = word in (PromiseState.MET, PromiseState.MISSED)
     lines = [
         f"Set {name}, run {address.run_id}: {format_count(plan.needed, 'workflow', 'are')} needed "
@@ -95,8 +95,12 @@ def _cause_lines(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) 
     """Return why the promise is in danger: nothing where it is not."""
     if alarm.state == PromiseState.ON_TRACK:
         return []
-    failing = failure_text(dict(failing_tasks(state)))
-    causes = [failing, *delays(execution, state)] if failing else delays(execution, state)
+    failing = describe_failure(dict(find_failing_tasks(state)))
+    causes = (
+        [failing, *describe_delays(execution, state)]
+        if failing
+        else describe_delays(execution, state)
+    )
     return [f"Why: {cause}." for cause in causes]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.problems import problems_of
+from vgrads.kernel.problems import list_problems
 from vgrads.portal.jobs.forkserver import be_a_child
 from vgrads.portal.records.store import Store
 
@@ -74,7 +74,7 @@ def check_body(model: type[BaseModel], body: bytes) -> BaseModel:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first, *_ = problems_of(error, model, lambda _: None)
+        first, *_ = list_problems(error, model, lambda _: None)
         where = "body" if first.field == "document" else first.field
         raise InputError(first.what, where=where) from None
 

@@ -70,7 +70,7 @@ class LiveGantt:
     def _follow(self, run_id: str) -> _Followed:
         # imported late: the service starts without what runs are made of
         from vgrads.api.wiring import any_real
-        from vgrads.execmgr.core.journal import advance, event_from_json, ruling
+        from vgrads.execmgr.core.journal import advance, event_from_json, find_ruling_version
         from vgrads.execmgr.core.step import begin
         from vgrads.portal.records.run_record import RunRecord
 
@@ -89,7 +89,7 @@ class LiveGantt:
             followed.simulated = not any_real(record.setup().catalog, followed.executions[0].plan)
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
-            if ruling(followed.state, event) >= len(followed.executions):
+            if find_ruling_version(followed.state, event) >= len(followed.executions):
                 followed.executions = record.executions()
             followed.state = advance(followed.executions, followed.state, event)
             followed.position += 1

@@ -61,7 +61,7 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
     """Return what a run promises now, and what it would promise for a changed request; nothing is
     stored. InputError for a change that is refused."""
     from vgrads.api.plans.execution import plan_change_of
-    from vgrads.execmgr.core.remainder import current_promise
+    from vgrads.execmgr.core.remainder import compute_current_promise
 
     with Store(url) as store:
         row = store.get_run(run_id)
@@ -72,7 +72,7 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
     if changed.refused:
         raise InputError(changed.refused, where=run_id)
     # not the manager's last one, which may be a minute old: a falling promise would look higher
-    now = current_promise(execution, state).probability
+    now = compute_current_promise(execution, state).probability
     plan = (changed.execution or execution).plan
     return {
         "run": run_id,

@@ -45,10 +45,10 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
     its clock is that of a simulation, which stands still between events."""
     # imported late: the journal of the run was read before
     from vgrads.execmgr.core.alarms import alarms_json
-    from vgrads.execmgr.core.completion import workflows_done
-    from vgrads.execmgr.core.delays import delays
+    from vgrads.execmgr.core.completion import find_done_workflows
+    from vgrads.execmgr.core.delays import describe_delays
     from vgrads.execmgr.core.promise_record import promise_json
-    from vgrads.execmgr.core.spending import spent_usd
+    from vgrads.execmgr.core.spending import sum_spent_usd
     from vgrads.execmgr.core.states import ReplicaState
 
     began = started_at(run)
@@ -70,7 +70,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
             "before": len(execution.plan.done),
         },
         "workflows": {
-            "done": len(workflows_done(execution, state)),
+            "done": len(find_done_workflows(execution, state)),
             "needed": execution.plan.needed,
             "of": len(execution.snapshot.workflow_set.workflows),
         },
@@ -82,7 +82,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
         },
         "now_s": state.now_s,
         "deadline_s": execution.plan.deadline_s,
-        "spent_usd": spent_usd(execution, state),
+        "spent_usd": sum_spent_usd(execution, state),
         "cost_usd": execution.plan.cost_usd,
         "started": instant(0.0),
         "now": instant(state.now_s),
@@ -90,7 +90,7 @@ def status_json(run: RunRow, execution: ExecutionPlan, state: RunState, simulate
         "ended": instant(state.now_s) if ended else None,
         **promise_json(execution, state, elapsed_s(run, state, simulated), ended),
         "expected_end": None if ended else instant(state.promise.end_s),
-        "delays": delays(execution, state),
+        "delays": describe_delays(execution, state),
         "alarms": alarms_json(state, instant),
         "simulated": simulated,
     }

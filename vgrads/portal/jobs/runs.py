@@ -26,7 +26,7 @@ from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import records_of
 from vgrads.api.plans.upgraded import with_todays_pilots
 from vgrads.api.wiring import any_real
-from vgrads.execmgr.core.acquisitions import acquisitions
+from vgrads.execmgr.core.acquisitions import list_acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import advance
 from vgrads.execmgr.core.lease_errors import LeaseLost
@@ -234,7 +234,7 @@ def carry_out(
         lease.leave()
         raise
     lease.confirm_now()
-    result = acquisitions(outcome.execution, outcome.state)
+    result = list_acquisitions(outcome.execution, outcome.state)
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))
     executions = lease.while_leased(record.executions)
     lease.while_leased(lambda: _learn(store, record, outcome, executions))

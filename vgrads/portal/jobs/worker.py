@@ -27,7 +27,7 @@ from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
 from vgrads.kernel.errors import InputError, VgradsError
-from vgrads.kernel.progress import progress_to
+from vgrads.kernel.progress import send_progress
 from vgrads.kernel.units import format_count
 from vgrads.operations.plans.planning import (
     PlanningContext,
@@ -228,7 +228,7 @@ def plan_stored_set(
             return _done_already(store, catalog, chosen, set_id, which)
 
         context = _context(store, catalog, _owner(sets, set_id), find_done)
-        with progress_to(ProgressRecorder(store.engine, set_id)):
+        with send_progress(ProgressRecorder(store.engine, set_id)):
             planned = plan_workflow_set(
                 _requested_set(sets, set_id), _requested_options(sets, set_id), context
             )

@@ -25,7 +25,7 @@ from starlette.routing import compile_path, get_name
 from starlette.types import Message
 
 from vgrads.kernel.errors import InputError
-from vgrads.kernel.problems import suggestion
+from vgrads.kernel.problems import suggest
 from vgrads.portal.jobs import children
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web.answers import DECLARED, DeclaredAnswer
@@ -86,7 +86,7 @@ def refuse_unknown_parameters(request: Request, names: Sequence[str]) -> None:
     the answer in silence."""
     for name in request.query_params:
         if name not in names:
-            what = f"unknown query parameter{suggestion(name, names)}"
+            what = f"unknown query parameter{suggest(name, names)}"
             raise InputError(what, where=name[:60])
 
 

@@ -37,7 +37,7 @@ from vgrads.portal.web.paging import ShortPage
 from vgrads.portal.web.request_models import query_model
 from vgrads.portal.web.service import Service
 from vgrads.vgrid.catalog import Catalog
-from vgrads.vgrid.request import RequestDocument, request_from
+from vgrads.vgrid.request import RequestDocument, parse_request_document
 
 Json = dict[str, Any]
 GridId = Annotated[str, PathParameter(pattern=r"^grid-[0-9a-f]{10}$")]
@@ -86,7 +86,7 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
         from vgrads.api.queues.offers import offer_gantt, offer_json
         from vgrads.vgrid.procure import procure
 
-        request = request_from(document.model_dump(), "body")
+        request = parse_request_document(document.model_dump(), "body")
         grid = open_grid(catalog(), observed=store.acquisitions())
         offer = procure(grid.catalog, grid.knowledge, request)
         answer = offer_json(offer)

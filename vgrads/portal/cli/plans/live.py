@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.text import Text
 
 from vgrads.drivers.api import SlotState
-from vgrads.execmgr.core.completion import workflows_done
+from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
-from vgrads.execmgr.core.promise_record import failing_tasks, failure_text, state_of_promise
+from vgrads.execmgr.core.promise_record import describe_failure, find_failing_tasks, judge_promise
 from vgrads.execmgr.core.states import (
     Cancelled,
     Event,
@@ -66,11 +66,11 @@ class RunReporter:
                 self._line(event.at_s, f"stopping: {event.reason}", "yellow")
 
     def _promise(self, execution: ExecutionPlan, state: RunState, event: PromiseChecked) -> None:
-        now = state_of_promise(execution, state)
+        now = judge_promise(execution, state)
         if now != self._promise_state:
             tone = "green" if now == PromiseState.ON_TRACK else "yellow"
             text = f"{now}: the promise is {event.probability:.3f} now"
-            failing = failure_text(dict(failing_tasks(state)))
+            failing = describe_failure(dict(find_failing_tasks(state)))
             self._line(event.at_s, f"{text}; {failing}" if failing else text, tone)
             self._promise_state = now
 
@@ -225,11 +225,9 @@ def status_parts(
     promise = state.promise
     if promise.probability is not None and promise.at_s is not None:
         age = f", {format_duration(age_s)} ago" if (age_s := now_s - promise.at_s) >= 60 else ""
-        parts.append(
-            f"{state_of_promise(execution, state)}, promise {promise.probability:.2f}{age}"
-        )
+        parts.append(f"{judge_promise(execution, state)}, promise {promise.probability:.2f}{age}")
     parts += [
-        f"{len(workflows_done(execution, state))} of "
+        f"{len(find_done_workflows(execution, state))} of "
         f"{format_count(execution.plan.needed, 'workflow')}",
         *_slots(execution, state, now_s),
         f"tasks {len(state.done)}/{tasks}, {replicas.count(ReplicaState.RUNNING)} running",

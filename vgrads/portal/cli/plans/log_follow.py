@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from vgrads.api.plans.attempts import TaskAttempt, about, attempts_of, place_of
-from vgrads.execmgr.tasks.output import STDERR, STDOUT, since
+from vgrads.execmgr.tasks.output import STDERR, STDOUT, read_since
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
 from vgrads.portal.records.reading.run_rows import GOES_ON
@@ -87,7 +87,7 @@ class _LogPosition:
         for file in (folder / STDOUT, folder / STDERR) if folder is not None else ():
             while True:
                 before = self._read.get(file, 0)
-                text, self._read[file] = since(file, before, whole_lines=attempt.end_s is None)
+                text, self._read[file] = read_since(file, before, whole_lines=attempt.end_s is None)
                 if not text:
                     break
                 for line in text.splitlines():

@@ -18,7 +18,7 @@ from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
-from vgrads.kernel.progress import progress_to
+from vgrads.kernel.progress import send_progress
 from vgrads.operations.plans.planning import (
     PlanningContext,
     plan_workflow_set,
@@ -76,7 +76,7 @@ def plan_here(
         run_times=past_run_times,
         find_done=find_done,
     )
-    with busy(out, "planning") as show, progress_to(lambda progress: show(progress.phase)):
+    with busy(out, "planning") as show, send_progress(lambda progress: show(progress.phase)):
         planned = issue_plan(plan_workflow_set(workflow_set, options, context))
         planned = planned if options.as_stated else with_learned_note(planned)
     grid = planned.grid

@@ -11,8 +11,8 @@ from rich.console import Console
 from vgrads.api.plans.attempts import attempts_json, attempts_of, printed, troubles
 from vgrads.api.wiring import any_real
 from vgrads.execmgr.core.alarms import alarms_json
-from vgrads.execmgr.core.completion import workflows_done
-from vgrads.execmgr.core.delays import delays
+from vgrads.execmgr.core.completion import find_done_workflows
+from vgrads.execmgr.core.delays import describe_delays
 from vgrads.execmgr.core.journal import fold
 from vgrads.execmgr.core.promise_record import promise_json
 from vgrads.kernel.units import format_count
@@ -86,8 +86,8 @@ def details_of(reader: RecordReader, row: Json) -> Json:
             "of": len({p.task_key for p in execution.plan.placements}),
             "before": len(execution.plan.done),
         },
-        "workflows_done": len(workflows_done(execution, state)),
-        "delays": delays(execution, state),
+        "workflows_done": len(find_done_workflows(execution, state)),
+        "delays": describe_delays(execution, state),
         "alarms": alarms_json(state, lambda at_s: (began + timedelta(seconds=at_s)).isoformat()),
         "slots": open_slots(record) if row["state"] in GOES_ON else [],
     }

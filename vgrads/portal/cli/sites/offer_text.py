@@ -20,7 +20,7 @@ from vgrads.portal.records.reading.sites import choose_catalog, past_acquisition
 from vgrads.vgrid.procure import GridOffer, procure
 from vgrads.vgrid.request_file import load_request
 from vgrads.vgrid.slot import NOW_S
-from vgrads.vgrid.tree import GridNode, grid_tree
+from vgrads.vgrid.tree import GridNode, build_tree
 
 
 def offer_now(request: OffersRequest, output: ChartOutput) -> int:
@@ -47,7 +47,7 @@ def find_offer(request: OffersRequest) -> GridOffer:
 
 def offer_text(offer: GridOffer) -> list[Tree | str]:
     """Return the tree, the omitted parts, and one sentence."""
-    root = grid_tree(offer)
+    root = build_tree(offer)
     tree = Tree(Text(root.name, "bold"))
     for site in root.children:
         branch = tree.add(_named(site))

@@ -25,7 +25,7 @@ from vgrads.portal.web.forecasts.queue_waits import (
 )
 from vgrads.portal.web.forecasts.record_verdict import RecordVerdict, judge_record, verdict_of
 from vgrads.vgrid.catalog import Catalog, Queue, Site
-from vgrads.vgrid.closures import Availability, availability_of
+from vgrads.vgrid.closures import Availability, find_availability
 
 _NO_RECORD = judge_record(0, None, None)
 Scores = Mapping[tuple[str, str], Mapping[str, Any]]
@@ -103,7 +103,7 @@ def _unpredicted(
     line: QueueLine, site: Site, snapshot: SiteSnapshot | None, problem: str
 ) -> QueueLine:
     reported = {} if snapshot is None else {site.name: snapshot.closures}
-    availability = availability_of(site, line.queue, time.time(), reported)
+    availability = find_availability(site, line.queue, time.time(), reported)
     return replace(line, closure=_next_closure(availability), problem=problem)
 
 
@@ -117,7 +117,7 @@ def cloud_lines(catalog: Catalog) -> list[CloudLine]:
             cores=node.cores,
             ready=f"in about {format_duration(site.boot_s)}" if site.boot_s else "at once",
             price_usd_per_hour=node.price_usd_per_hour,
-            closure=_next_closure(availability_of(site, "", time.time(), {})),
+            closure=_next_closure(find_availability(site, "", time.time(), {})),
         )
         for site in catalog.sites
         if not site.queues
