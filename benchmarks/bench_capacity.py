@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.bags.ad_hoc_agents import invitation
+from vgrads.api.bags.ad_hoc_agents import write_invitation
 from vgrads.api.bags.execution import BagWork, ControlRequests
 from vgrads.api.pools.adverts import Advertiser
 from vgrads.api.pools.ledger import LedgerEntries
@@ -211,7 +211,7 @@ def observe(link: Link, workers: int, seconds: float) -> ObservedCapacity:
                 time.sleep(0.05)
             proxy.to = watching._where.port
             script = folder / "join.sh"
-            text = invitation(folder / "work", "load", "load", "127.0.0.1")
+            text = write_invitation(folder / "work", "load", "load", "127.0.0.1")
             script.write_text(text.replace(f":{proxy.to}", f":{proxy.port}"))
             for first in range(0, workers, _PROCS):
                 agents.append(_agent(script, first, min(_PROCS, workers - first)))

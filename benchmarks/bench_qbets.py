@@ -19,7 +19,7 @@ from scipy.stats import rankdata
 
 from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import backtest
-from vgrads.qbets.bounds import minimum_history
+from vgrads.qbets.bounds import compute_minimum_history
 from vgrads.qbets.changepoint import WINDOW, run_length
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.predictor import Settings
@@ -38,7 +38,7 @@ class PlainStream:
         self.waits: list[float] = []
         self.order: list[float] = []
         self.recent: list[float] = []
-        self.minimum = minimum_history(QUANTILE, CONFIDENCE)
+        self.minimum = compute_minimum_history(QUANTILE, CONFIDENCE)
         self.run = self.run_waits = self.old_left = 0
         self.bound: float | None = None
         self.threshold = 3

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from vgrads.api.plans.execution import run_plan
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
-from vgrads.api.plans.up_to_date import EarlierRun, up_to_date
+from vgrads.api.plans.up_to_date import EarlierRun, find_up_to_date
 from vgrads.execmgr.tasks import provenance_recorder
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.store import Store
@@ -114,7 +114,9 @@ def main() -> None:
         )
         workflow_set = _workflow_set(base / "with0" / "set", count)
         begin = time.perf_counter()
-        done = up_to_date(workflow_set, _catalog(), [EarlierRun("run", base / "with0" / "run")])
+        done = find_up_to_date(
+            workflow_set, _catalog(), [EarlierRun("run", base / "with0" / "run")]
+        )
         look_s = time.perf_counter() - begin
         assert len(done) == count
         print(f"to find that nothing is left: {look_s:.2f} s, {1e3 * look_s / count:.2f} ms a task")

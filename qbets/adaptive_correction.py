@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.qbets.bounds import upper_rank_of_misses
+from vgrads.qbets.bounds import find_upper_rank_of_misses
 
 Level = TypeVar("Level", float, NDArray[np.float64])
 WINDOW = 100
@@ -29,7 +29,7 @@ class AdaptiveCorrection:
 
     def __init__(self, quantile: float) -> None:
         self._promised = 1 - quantile
-        self._limit = upper_rank_of_misses(WINDOW, self._promised, _HONEST)
+        self._limit = find_upper_rank_of_misses(WINDOW, self._promised, _HONEST)
         self.last: deque[bool] = deque(maxlen=WINDOW)
         self._misses = 0
 
@@ -53,7 +53,7 @@ class AdaptiveCorrection:
             raise AssertionError(f"{self._misses} counted of {list(self.last)}")
 
 
-def stricter(level: Level, correction_factor: float, tracked: float) -> Level:
+def tighten_level(level: Level, correction_factor: float, tracked: float) -> Level:
     """Return the stricter level to use with history for ``level``: the odds of a miss are reduced.
 
     Odds are scaled, not shares: if misses are five times as frequent as promised, this says nothing
@@ -64,9 +64,9 @@ def stricter(level: Level, correction_factor: float, tracked: float) -> Level:
     return level / (level + _odds(correction_factor, tracked) * (1 - level))
 
 
-def looser(level: Level, correction_factor: float, tracked: float) -> Level:
+def loosen_level(level: Level, correction_factor: float, tracked: float) -> Level:
     """Return the effective level of a level of history under a correction factor: the inverse of
-    :func:`stricter`."""
+    :func:`tighten_level`."""
     odds = _odds(correction_factor, tracked)
     return odds * level / (odds * level + (1 - level))
 

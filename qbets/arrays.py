@@ -62,7 +62,7 @@ class JobArrays:
         self.newest = {s: a for s, a in self.newest.items() if a.first_s >= before_s - GAP_S}
 
 
-def distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
+def count_distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
     """Return the number of jobs that had started by an instant, and the number of their starts that
     count as separate observations."""
     arrays, joined = JobArrays(), []

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.qbets.clusters import SIZES, bin_of
-from vgrads.qbets.coverage_groups import groups_of
+from vgrads.qbets.clusters import SIZES, find_bin
+from vgrads.qbets.coverage_groups import iterate_groups
 from vgrads.qbets.past_replay import NONE, FurtherBounds
 from vgrads.qbets.predictor import LEARNED, Settings
 from vgrads.qbets.replay import HistoryReplay, Learner, make_predictor
@@ -82,7 +82,7 @@ class Trial:
         size = SIZES[settings.cluster_size]
         shapes = zip(self.log.procs.tolist(), self.log.request_s.tolist(), strict=True)
         edges = self.predictor.edges
-        bins = np.array([bin_of(edges, size(*settings.shape(*shape), 0)) for shape in shapes])
+        bins = np.array([find_bin(edges, size(*settings.shape(*shape), 0)) for shape in shapes])
         names = [f"{self.queue} ≤ {edge:g}" for edge in edges] + [
             f"{self.queue} > {edges[-1]:g}" if edges else self.queue
         ]
@@ -94,7 +94,7 @@ class Trial:
 
     def group_rows(self) -> list[BacktestRow]:
         """Return a row for each group of jobs by width, queue and requested time."""
-        groups = groups_of(self.log, self.scored)
+        groups = iterate_groups(self.log, self.scored)
         return [self._row(f"{dimension} {name}", part) for dimension, name, part in groups]
 
     def _row(self, name: str, part: NDArray[np.bool_]) -> BacktestRow:
@@ -213,7 +213,7 @@ def score(
     quick = waits_s <= QUICK_S
     return {
         "coverage": float(kept.mean()),
-        "worst_window_coverage": worst_window(kept),
+        "worst_window_coverage": find_worst_window(kept),
         "pinball_s": pinball(waits_s, bounds_s, quantile),
         "median_bound_s": float(np.median(bounds_s)),
         "mean_bound_s": float(bounds_s.mean()),
@@ -229,13 +229,13 @@ def pinball(waits_s: NDArray[np.float64], bounds_s: NDArray[np.float64], quantil
     return float(np.maximum(quantile * over, (quantile - 1) * over).mean())
 
 
-def worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
+def find_worst_window(kept: NDArray[np.bool_], window: int = WINDOW) -> float:
     """Return the lowest coverage of any ``window`` consecutive jobs; of all of them if there are
     fewer."""
-    return float(rolling_coverage(kept, window).min())
+    return float(compute_rolling_coverage(kept, window).min())
 
 
-def rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
+def compute_rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> NDArray[np.float64]:
     """Return the coverage of every ``window`` consecutive jobs; one value, that of all, if there
     are fewer."""
     width = min(window, len(kept))

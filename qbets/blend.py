@@ -30,7 +30,7 @@ REFRESH = 256
 _LEVELS = np.array(LEVELS)
 
 
-def knots_of(waits_s: Floats) -> Floats | None:
+def compute_knots(waits_s: Floats) -> Floats | None:
     """Return the quantiles of ascending waits in cube roots of seconds; None if there are too
     few."""
     if len(waits_s) < _FEWEST:
@@ -40,18 +40,18 @@ def knots_of(waits_s: Floats) -> Floats | None:
     return roots
 
 
-def faded(age_s: float) -> float:
+def compute_lost_share(age_s: float) -> float:
     """Return the lost share of a state's weight after this time."""
     return 1.0 - math.exp(-age_s / FADES_S)
 
 
-def blended(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
+def blend_predictions(state: Floats, past: Floats | None, age_s: float = 0.0) -> Floats:
     """Return the blend of two predictions, or of rows of them; the state's alone if there is no
     other (None or NaN), and below the median while it is fresh: past waits of zero say nothing
     about jobs that must wait for others to end."""
     if past is None:
         return state
-    gone = faded(age_s)
+    gone = compute_lost_share(age_s)
     share = np.where(_LEVELS < 0.5, gone, SHARE + (1.0 - SHARE) * gone)
     both = np.maximum.accumulate((1.0 - share) * state + share * past, axis=-1)
     return np.where(np.isnan(past), state, both)
@@ -73,7 +73,8 @@ class PastKnots:
             return
         self._streams = floor.streams
         self._cache = {
-            n: (stream, -1, knots_of(stream.sorted_waits)) for n, stream in enumerate(floor.streams)
+            n: (stream, -1, compute_knots(stream.sorted_waits))
+            for n, stream in enumerate(floor.streams)
         }
 
     def of(self, floor: QueuePredictor, bin_number: int, row: int) -> Floats | None:
@@ -94,4 +95,4 @@ class PastKnots:
             return result or (stream, -1, None)
         if result is not None and result[0] is stream and result[1] == epoch:
             return result
-        return stream, epoch, knots_of(stream.sorted_waits)
+        return stream, epoch, compute_knots(stream.sorted_waits)

@@ -23,7 +23,7 @@ ROUNDING = 1e-12
 _SLACK = 1e-12  # rounding of the incomplete beta; far below rank steps
 
 
-def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
+def find_upper_rank(count: int, quantile: float, confidence: float) -> int | None:
     """Return the 1-based rank of the upper bound among ``count`` sorted waits; None if there are
     too few.
 
@@ -32,7 +32,7 @@ def upper_rank(count: int, quantile: float, confidence: float) -> int | None:
     """
     return (
         _upper_rank(count, quantile, confidence)
-        if count >= minimum_history(quantile, confidence)
+        if count >= compute_minimum_history(quantile, confidence)
         else None
     )
 
@@ -52,7 +52,7 @@ def _upper_rank(count: int, quantile: float, confidence: float) -> int:
     return low
 
 
-def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
+def find_upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
     """Return the smallest m with P(Bin(count, chance) ≤ m) ≥ confidence: more misses than m are not
     chance.
 
@@ -64,7 +64,7 @@ def upper_rank_of_misses(count: int, chance: float, confidence: float) -> int:
     return int(np.argmax(enough))
 
 
-def minimum_history(quantile: float, confidence: float) -> int:
+def compute_minimum_history(quantile: float, confidence: float) -> int:
     """Return the fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
 
     >>> [minimum_history(q, 0.95) for q in (0.5, 0.75, 0.9, 0.95, 0.99)]
@@ -78,7 +78,7 @@ def minimum_history(quantile: float, confidence: float) -> int:
     return estimate
 
 
-def highest_level(count: int) -> float:
+def compute_highest_level(count: int) -> float:
     """Return the highest probability that so many outcomes support: that with which a further one
     is no larger than the largest of them.
 
@@ -88,14 +88,14 @@ def highest_level(count: int) -> float:
     return count / (count + 1)
 
 
-def beyond(count: int, noun: str) -> str:
+def explain_highest_level(count: int, noun: str) -> str:
     """Say why there is no bound at a higher probability; rounded down to the digits that matter.
 
     >>> beyond(217, "outcome"), beyond(1, "wait")
     ('217 outcomes support at most 0.995', '1 wait supports at most 0.5')
     """
     digits = len(str(count + 1))
-    most = math.floor(highest_level(count) * 10**digits) / 10**digits
+    most = math.floor(compute_highest_level(count) * 10**digits) / 10**digits
     return f"{format_count(count, noun, 'support')} at most {most:g}"
 
 
@@ -120,7 +120,7 @@ def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int
         enough = _binomial_cdf(middle - 1, counts, quantile) >= confidence - _SLACK
         high = np.where(enough, middle, high)
         low = np.where(enough, low, np.minimum(middle + 1, high))
-    lacking = counts < minimum_history(quantile, confidence)
+    lacking = counts < compute_minimum_history(quantile, confidence)
     ranks = np.where(lacking, counts + 1, low)
     ranks.flags.writeable = False
     return ranks
@@ -137,7 +137,9 @@ def _binomial_cdf(
     return np.where(inside, betainc(n - k, k + 1.0, 1 - chance), 1.0)
 
 
-def probability_within(array_like: ArrayLike, total: int, confidence: float) -> NDArray[np.float64]:
+def compute_probability_within(
+    array_like: ArrayLike, total: int, confidence: float
+) -> NDArray[np.float64]:
     """Return the lower confidence limit on P(wait ≤ d) when ``array_like`` of ``total`` past waits
     were ≤ d.
 

@@ -79,6 +79,6 @@ def _likelihood(count: float, total_s: float) -> float:
     return -count * (math.log(total_s / count) + 1.0) if count else 0.0
 
 
-def bin_of(edges: Sequence[float], size: float) -> int:
+def find_bin(edges: Sequence[float], size: float) -> int:
     """Return the index of the bin of a size. O(log bins)."""
     return bisect_left(edges, size)

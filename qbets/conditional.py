@@ -69,7 +69,7 @@ class ConditionalModel:
         return np.maximum.accumulate(np.maximum(result, 0.0), axis=1)
 
 
-def mean_knots(
+def average_knots(
     models: Sequence[ConditionalModel], features: Floats, newest: ArrayLike = 1.0
 ) -> Floats:
     """Return the mean answer of the newest :data:`MODELS` of these models, the newest last: rows ×

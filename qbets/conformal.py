@@ -28,7 +28,7 @@ import numpy as np
 from vgrads.kernel.arrays import Floats
 from vgrads.qbets.class_calibration import Applied, ClassCalibration, corrected
 from vgrads.qbets.knots import HIGHEST
-from vgrads.qbets.level_curve import LevelCurve, anchored, beginning_of_tail, levels_of
+from vgrads.qbets.level_curve import LevelCurve, anchor_scores, find_tail, list_levels
 
 RATES = (0.02, 0.05, 0.1, 0.2)
 WINDOWS = (200, 500, 2000)
@@ -120,7 +120,7 @@ class Calibration:
         ]
         self.offsets: dict[int, float] = {}
         self._in_class: Counter[int] = Counter()  # judged jobs
-        self.classes = ClassCalibration(beginning_of_tail(quantile), quantile)
+        self.classes = ClassCalibration(find_tail(quantile), quantile)
         self.surplus = 0.0  # misses beyond those allowed
         self._alarm = _unlikely_from(_LAST, 1 - quantile)
 
@@ -141,7 +141,8 @@ class Calibration:
         return 1 - allowed * max(_STRICTEST, 1 - self.surplus / (_INTEGRAL * allowed))
 
     def issue(self, group: int, marks: tuple[int, ...] = ()) -> Issued:
-        """Return the level to use now for a job of a group with these marks (:func:`marks_of`)."""
+        """Return the level to use now for a job of a group with these marks
+        (:func:`derive_class_marks`)."""
         own = self.groups[group]
         plain = sum(w * z for w, z in zip(own.weights, own.trackers, strict=True))
         offset = sum(self.offsets.get(mark, 0.0) for mark in marks)
@@ -153,8 +154,8 @@ class Calibration:
     def curve(self, group: int, issued: Issued) -> LevelCurve:
         """Return the observed levels of a group of jobs as issued for one of them: its tail by the
         tracked quantile, its body by the job's classes."""
-        scores = anchored(self.scores(group), self.quantile, issued.score)
-        levels = corrected(levels_of(len(scores)), issued.applied)
+        scores = anchor_scores(self.scores(group), self.quantile, issued.score)
+        levels = corrected(list_levels(len(scores)), issued.applied)
         return LevelCurve(scores=scores, levels=levels)
 
     def alarmed(self, group: int) -> bool:
@@ -244,7 +245,7 @@ class Calibration:
                 raise AssertionError(f"trackers {group.trackers} have left their range")
 
 
-def marks_of(share: float, request_s: float, queue: int) -> tuple[int, ...]:
+def derive_class_marks(share: float, request_s: float, queue: int) -> tuple[int, ...]:
     """Return the classes of a job by its share of the machine, its requested time (seconds) and the
     number of its queue (−1: unknown)."""
     width = sum(share >= limit for limit in WIDTHS)

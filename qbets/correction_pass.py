@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.conditional import LEVELS
-from vgrads.qbets.conformal import BURSTS, Calibration, Issued, marks_of
+from vgrads.qbets.conformal import BURSTS, Calibration, Issued, derive_class_marks
 from vgrads.qbets.events import QueueEvents
 from vgrads.qbets.knots import score_among, wait_at, wait_of
 from vgrads.qbets.level_curve import LevelCurve
@@ -39,17 +39,19 @@ class MethodChoice:
     why: str
 
 
-def waiting_alike(features: Floats, knows_user: bool) -> Floats:
+def derive_waiting_group(features: Floats, knows_user: bool) -> Floats:
     """Return the number that groups jobs for the correction: waiting jobs of the user, or if no
     user is known, identical waiting jobs, which in a burst are mostly one user's."""
     return features[..., _OWN if knows_user else _SAME]
 
 
-def marks_from(features: Floats) -> tuple[int, ...]:
+def derive_marks(features: Floats) -> tuple[int, ...]:
     """Return the classes of a job with these features."""
     queue = features[_QUEUE]
     request_s = math.exp(features[_TIME]) * (1 - 1e-6)  # exact limits belong to the lower class
-    return marks_of(float(features[_SHARE]), request_s, -1 if math.isnan(queue) else int(queue))
+    return derive_class_marks(
+        float(features[_SHARE]), request_s, -1 if math.isnan(queue) else int(queue)
+    )
 
 
 def choose_method(
@@ -89,12 +91,12 @@ class SubmittedRows:
         """Make room for this number of submissions of a log, with bounds at so many levels."""
         size = max(0, count - self.first)
         self.wait_s, self.started = log.wait_s.tolist(), log.started.tolist()
-        self.past, self.knots = longer(self.past, size), longer(self.knots, size)
-        self.replaced = longer(self.replaced, size)
-        self.floor_s = longer(self.floor_s, len(log))
+        self.past, self.knots = extend_table(self.past, size), extend_table(self.knots, size)
+        self.replaced = extend_table(self.replaced, size)
+        self.floor_s = extend_table(self.floor_s, len(log))
         if levels:
-            self.floor_levels_s = longer(self.floor_levels_s.reshape(-1, levels), len(log))
-            self.floor_longest_s = longer(self.floor_longest_s, len(log))
+            self.floor_levels_s = extend_table(self.floor_levels_s.reshape(-1, levels), len(log))
+            self.floor_longest_s = extend_table(self.floor_longest_s, len(log))
         more = np.zeros(max(0, size - len(self.groups)), dtype=np.int64)
         self.groups = np.concatenate([self.groups, more])
         self.marks += [()] * (size - len(self.marks))
@@ -110,12 +112,12 @@ class SubmittedRows:
         """Store quantiles and classes of submissions, and how far the newest models answer."""
         spots = rows - self.first
         self.knots[spots], self.replaced[spots] = knots, replaced
-        self.groups[spots] = Calibration.groups_of(waiting_alike(features, knows_user))
+        self.groups[spots] = Calibration.groups_of(derive_waiting_group(features, knows_user))
         for spot, line in zip(spots.tolist(), features, strict=True):
-            self.marks[spot] = marks_from(line)
+            self.marks[spot] = derive_marks(line)
 
 
-def longer(table: Numbers, rows: int) -> Numbers:
+def extend_table(table: Numbers, rows: int) -> Numbers:
     """Return a table with at least this many rows; new ones are NaN."""
     result = np.full((max(rows, len(table)), *table.shape[1:]), np.nan, table.dtype)
     result[: len(table)] = table

@@ -18,7 +18,9 @@ FEWEST = 300
 """Jobs of a group that is judged."""
 
 
-def groups_of(log: JobLog, scored: Bools, fewest: int = FEWEST) -> Iterator[tuple[str, str, Bools]]:
+def iterate_groups(
+    log: JobLog, scored: Bools, fewest: int = FEWEST
+) -> Iterator[tuple[str, str, Bools]]:
     """Yield each group with at least so many scored jobs: dimension, name, scored jobs."""
     for dimension, names, codes in _dimensions(log):
         for code in np.unique(codes[scored]).tolist():

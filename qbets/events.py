@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.state.queue_tables import END, END_AT_ONCE, LEAVE, SUBMIT
-from vgrads.qbets.viewed_log import ends_of, run_times
+from vgrads.qbets.viewed_log import list_ends, run_times
 from vgrads.qbets.views import ENDED, FULL
 from vgrads.traces.records import JobLog
 
@@ -35,7 +35,7 @@ class QueueEvents(NamedTuple):
         return rows
 
 
-def queue_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEvents:
+def make_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEvents:
     """Return the events of a log, or of that of a view, submissions first among simultaneous ones.
 
     Submissions first: at the second of another job's start, that start is not known yet. Then, if
@@ -44,7 +44,7 @@ def queue_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEven
     """
     count = len(log)
     rows, kinds = np.tile(np.arange(count), 2), np.repeat([SUBMIT, LEAVE], count)
-    times = np.concatenate([log.submit_s, ends_of(log) if view == ENDED else log.start_s])
+    times = np.concatenate([log.submit_s, list_ends(log) if view == ENDED else log.start_s])
     if ends and view != ENDED:
         started, run_s = np.flatnonzero(log.started), run_times(log)
         rows = np.concatenate([rows, started])
@@ -54,10 +54,10 @@ def queue_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEven
     return QueueEvents(times[order], kinds[order], rows[order])
 
 
-def arrivals_of(log: JobLog, settings: Settings) -> list[JobArrival]:
+def make_arrivals(log: JobLog, settings: Settings) -> list[JobArrival]:
     """Return every job as it was known at its submission, by the properties that distinguish jobs
     of this log."""
-    users = users_of(log)
+    users = list_users(log)
     shapes = zip(log.procs.tolist(), log.request_s.tolist(), strict=True)
     others = zip(users.tolist(), log.queue.tolist(), strict=True)
     return [
@@ -66,12 +66,12 @@ def arrivals_of(log: JobLog, settings: Settings) -> list[JobArrival]:
     ]
 
 
-def users_of(log: JobLog) -> Ints:
+def list_users(log: JobLog) -> Ints:
     """Return the user of each job; −1 for all if the log does not distinguish users."""
     return log.user if _identifies_users(log) else np.full(len(log), -1)
 
 
-def settings_for_log(settings: Settings, log: JobLog) -> Settings:
+def adapt_settings(settings: Settings, log: JobLog) -> Settings:
     """Return settings for questions to this log: properties that it lacks are ignored in questions.
 
     Requested times (or processors) that most jobs lack, or that are equal for all, are fixed to

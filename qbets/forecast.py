@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import format_count
-from vgrads.qbets.adaptive_correction import looser
+from vgrads.qbets.adaptive_correction import loosen_level
 from vgrads.qbets.bounds import (
-    beyond,
-    highest_level,
-    minimum_history,
-    probability_within,
+    compute_highest_level,
+    compute_minimum_history,
+    compute_probability_within,
+    explain_highest_level,
 )
-from vgrads.qbets.clusters import SIZES, bin_of
+from vgrads.qbets.clusters import SIZES, find_bin
 from vgrads.qbets.downtime import Downtime
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.replay import learn
-from vgrads.qbets.stream import corrected_bounds
+from vgrads.qbets.stream import compute_corrected_bounds
 from vgrads.traces.records import JobLog
 
 
@@ -78,7 +78,7 @@ class QueueForecast:
     def group(self, procs: int, walltime_s: float, ahead: int = 0) -> int:
         """Return the number of the cluster of a job of this shape."""
         shape = self.settings.shape(procs, walltime_s)
-        return bin_of(self.edges, SIZES[self.settings.cluster_size](*shape, self.own + ahead))
+        return find_bin(self.edges, SIZES[self.settings.cluster_size](*shape, self.own + ahead))
 
     def waits(self, procs: int, walltime_s: float, ahead: int = 0) -> NDArray[np.float64]:
         """Return the waits, ascending, that apply to a job of this shape."""
@@ -114,7 +114,7 @@ class QueueForecast:
         has the same shape."""
         waits, levels = self.waits(procs, walltime_s), np.asarray(probabilities, dtype=np.float64)
         factor, quantile = self.correction_factor, self.settings.quantile
-        return corrected_bounds(waits, levels, confidence, (factor, quantile))
+        return compute_corrected_bounds(waits, levels, confidence, (factor, quantile))
 
     def probability(
         self,
@@ -129,16 +129,16 @@ class QueueForecast:
         shape.
 
         The inverse of :meth:`bounds`: with a correction factor the odds shrink
-        (:func:`vgrads.qbets.adaptive_correction.looser`), but not beyond the longest wait, which is
-        the bound if history is too short for a stricter one.
+        (:func:`vgrads.qbets.adaptive_correction.loosen_level`), but not beyond the longest wait,
+        which is the bound if history is too short for a stricter one.
         """
         waits = self.waits(procs, walltime_s, ahead)
         ranks = np.searchsorted(waits, np.asarray(within_s, dtype=np.float64), side="right")
-        plain = probability_within(ranks, len(waits), confidence)
-        plain = np.minimum(plain, highest_level(len(waits)))  # at low confidence
+        plain = compute_probability_within(ranks, len(waits), confidence)
+        plain = np.minimum(plain, compute_highest_level(len(waits)))  # at low confidence
         if self.correction_factor >= 1.0:
             return plain
-        wary = looser(plain, self.correction_factor, self.settings.quantile)
+        wary = loosen_level(plain, self.correction_factor, self.settings.quantile)
         return np.where(ranks == len(waits), plain, wary)
 
     def chance(self, procs: int, walltime_s: float, submit_in_s: float, by_s: float) -> float:
@@ -149,10 +149,10 @@ class QueueForecast:
 
 def _lacking(waits: int, probability: float, confidence: float) -> str:
     """Say why so many waits have no bound."""
-    needed = minimum_history(probability, confidence)
+    needed = compute_minimum_history(probability, confidence)
     if waits < needed:
         return f"{format_count(needed, 'wait')} needed, {waits} known"
-    return beyond(waits, "wait")
+    return explain_highest_level(waits, "wait")
 
 
 def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:

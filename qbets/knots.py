@@ -24,7 +24,7 @@ _ROUNDING = 1e-9  # of a cube and its root
 _LEAST_ROOT = 0.5  # the same in cube roots of seconds
 
 
-def extended(knots: Floats) -> tuple[Floats, Floats]:
+def extend_knots(knots: Floats) -> tuple[Floats, Floats]:
     """Return scores and cube roots with both ends: (0, 0) before, and the highest score after."""
     last = (knots[-1] - knots[-2]) / (SCORES[-1] - SCORES[-2])
     rise = max(last, _LEAST_RISE * knots[-1], _LEAST_ROOT)
@@ -36,14 +36,14 @@ def extended(knots: Floats) -> tuple[Floats, Floats]:
 
 def _extended_lists(knots: Floats) -> tuple[list[float], list[float]]:
     """Return the same for one wait as Python lists, whose look-up is faster than numpy's."""
-    scores, roots = extended(knots)
+    scores, roots = extend_knots(knots)
     return scores.tolist(), roots.tolist()
 
 
 def wait_at(knots: Floats, score: ArrayLike) -> Floats:
     """Return the waits in seconds at these scores; that of the highest score beyond it. Same
     shape."""
-    scores, roots = extended(knots)
+    scores, roots = extend_knots(knots)
     root = np.interp(np.asarray(score, dtype=np.float64), scores, roots)
     return np.asarray(root * root * root, dtype=np.float64)
 

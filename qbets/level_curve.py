@@ -18,7 +18,7 @@ from vgrads.qbets.knots import HIGHEST, wait_at
 class LevelCurve:
     """The score to use for each probability: observed ``scores``, ascending, and the probability of
     each, its level. Beyond what so many scores support
-    (:func:`vgrads.qbets.bounds.highest_level`) there is none."""
+    (:func:`vgrads.qbets.bounds.compute_highest_level`) there is none."""
 
     scores: Floats
     levels: Floats
@@ -52,19 +52,19 @@ class LevelCurve:
         return LevelCurve(scores=np.maximum.accumulate(mixed), levels=self.levels)
 
 
-def levels_of(count: int) -> Floats:
+def list_levels(count: int) -> Floats:
     """Return the probabilities of so many observed scores, ascending."""
     return np.arange(1, count + 1) / (count + 1)
 
 
-def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
+def anchor_scores(scores: Floats, quantile: float, requested: float) -> Floats:
     """Transform ascending scores so that ``quantile`` of them are below ``requested``: from the
     beginning of the tail up to that quantile the correction is applied increasingly, and the body
     is unchanged as far as scores stay ascending."""
-    levels = levels_of(len(scores))
+    levels = list_levels(len(scores))
     plain = LevelCurve(scores=scores, levels=levels).score(quantile)
     plain = HIGHEST if math.isnan(plain) else plain
-    body = beginning_of_tail(quantile)
+    body = find_tail(quantile)
     share = np.clip((levels - body) / (quantile - body), 0.0, 1.0)
     bent = scores * (1.0 + share * (requested / max(plain, 1e-9) - 1.0))
     if requested >= plain:
@@ -72,6 +72,6 @@ def anchored(scores: Floats, quantile: float, requested: float) -> Floats:
     return np.minimum.accumulate(bent[::-1])[::-1]  # the body changes, not the quantile
 
 
-def beginning_of_tail(quantile: float) -> float:
+def find_tail(quantile: float) -> float:
     """Return the level at which the tail begins: as far below the quantile as that is from 1."""
     return 2 * quantile - 1

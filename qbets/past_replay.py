@@ -8,7 +8,7 @@ from typing import NamedTuple
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.blend import REFRESH, PastKnots
 from vgrads.qbets.correction_pass import SubmittedRows
-from vgrads.qbets.events import QueueEvents, users_of
+from vgrads.qbets.events import QueueEvents, list_users
 from vgrads.qbets.predictor import JobArrival, QueuePredictor, Settings
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
@@ -19,7 +19,7 @@ FLOOR_STEP = 16_384
 """Submissions between anchors of QBETS."""
 
 
-def floor_start(row: int) -> int:
+def find_floor_start(row: int) -> int:
     """Return the first submission that QBETS has learned from when it answers this one."""
     return max(0, (row // FLOOR_STEP - BACK) * FLOOR_STEP)
 
@@ -43,7 +43,7 @@ class PastReplay:
         """``further``: bounds that are recorded beside that of the settings."""
         self.past, self._further = PastKnots(), further
         self._settings, self._rows = settings, rows
-        self._begin = self._first = floor_start(rows.first)
+        self._begin = self._first = find_floor_start(rows.first)
         self._next = (rows.first // FLOOR_STEP + 1) * FLOOR_STEP
         self.floor = self._new_floor()
 
@@ -53,7 +53,7 @@ class PastReplay:
     def read(self, log: JobLog, issued: Floats) -> None:
         """Prepare for a log; ``issued`` receives the bounds."""
         self._issued = issued
-        self._log, self._users = log, users_of(log)
+        self._log, self._users = log, list_users(log)
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out what comes from the log."""
@@ -74,7 +74,7 @@ class PastReplay:
             row, place = self._next, int(shown[self._next])
             self._apply(events.part(start, place), first)
             start, self._next = place, row + FLOOR_STEP
-            self._first = floor_start(row)
+            self._first = find_floor_start(row)
             if self._first > self._begin:
                 self.floor = self._new_floor()
                 self._apply(events.part(int(shown[self._first]), place), row)

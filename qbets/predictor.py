@@ -22,11 +22,11 @@ import numpy as np
 
 from vgrads.kernel.arrays import Floats
 from vgrads.kernel.errors import InputError
-from vgrads.qbets.adaptive_correction import AdaptiveCorrection, stricter
+from vgrads.qbets.adaptive_correction import AdaptiveCorrection, tighten_level
 from vgrads.qbets.arrays import Array, JobArrays
-from vgrads.qbets.clusters import SIZES, bin_of, find_edges
+from vgrads.qbets.clusters import SIZES, find_bin, find_edges
 from vgrads.qbets.downtime import DowntimeWatch
-from vgrads.qbets.stream import ObservedWait, WaitStream, corrected_bounds
+from vgrads.qbets.stream import ObservedWait, WaitStream, compute_corrected_bounds
 from vgrads.qbets.views import FULL
 
 METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
@@ -167,7 +167,7 @@ class QueuePredictor:
         """Record a submission and return the bound on its wait, None while history is too short."""
         self.advance(at_s)
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
-        bound = self._bound(self.streams[bin_of(self.edges, size)])
+        bound = self._bound(self.streams[find_bin(self.edges, size)])
         if not self.settings.sees_waiting:
             self._unseen[job] = bound
             return bound
@@ -193,13 +193,13 @@ class QueuePredictor:
         and the longest of the waits that they are from (0 for none)."""
         waits_s = self.streams[self.bin_for(arrival)].sorted_waits
         correction = self.correction_factor, self.settings.quantile
-        bounds_s = corrected_bounds(waits_s, levels, confidence, correction)
+        bounds_s = compute_corrected_bounds(waits_s, levels, confidence, correction)
         return bounds_s, float(waits_s.max(initial=0.0))
 
     def bin_for(self, arrival: JobArrival) -> int:
         """Return the number of the cluster of a job that would be submitted now."""
         size = SIZES[self._size_by](arrival.procs, arrival.request_s, self.ahead[arrival.user])
-        return bin_of(self.edges, size)
+        return find_bin(self.edges, size)
 
     def _bound(self, stream: WaitStream) -> float | None:
         """Return the stream's bound, stricter under an adaptive correction."""
@@ -207,7 +207,9 @@ class QueuePredictor:
         if bound is None or correction_factor >= 1.0:
             return bound
         quantile = self.settings.quantile
-        return max(bound, stream.stricter_bound(stricter(quantile, correction_factor, quantile)))
+        return max(
+            bound, stream.stricter_bound(tighten_level(quantile, correction_factor, quantile))
+        )
 
     @property
     def correction_factor(self) -> float:
@@ -241,7 +243,7 @@ class QueuePredictor:
         if waiting.array.counts(at_s):
             observed_wait = ObservedWait(self.sequence, at_s - waiting.submit_s, waiting.size)
             self.sequence += 1
-            self.streams[bin_of(self.edges, waiting.size)].add(observed_wait)
+            self.streams[find_bin(self.edges, waiting.size)].add(observed_wait)
             if self.sequence >= self.next_binning:
                 self._bin_again()
 
@@ -274,7 +276,7 @@ class QueuePredictor:
         self.correction.judge(missed)
         if not waiting.array.may_vote(missed):
             return
-        if self.streams[bin_of(self.edges, waiting.size)].judge(missed):
+        if self.streams[find_bin(self.edges, waiting.size)].judge(missed):
             self.change_points.append(at_s)
 
     def _bin_again(self) -> None:
@@ -291,7 +293,7 @@ class QueuePredictor:
         self.edges = find_edges(sizes, waits_s, minimum)
         dealt: list[list[ObservedWait]] = [[] for _ in range(len(self.edges) + 1)]
         for entry in observed_waits:
-            dealt[bin_of(self.edges, entry.size)].append(entry)
+            dealt[find_bin(self.edges, entry.size)].append(entry)
         self.streams = [self._stream(part) for part in dealt]
 
     def check(self) -> None:
@@ -299,7 +301,7 @@ class QueuePredictor:
         no job expired unnoticed."""
         for index, stream in enumerate(self.streams):
             stream.check()
-            if any(bin_of(self.edges, k.size) != index for k in stream.observed):
+            if any(find_bin(self.edges, k.size) != index for k in stream.observed):
                 raise AssertionError(f"stream {index} holds sizes outside of {self.edges}")
         self.correction.check()
         users = Counter(w.user for w in self.waiting.values() if w.user >= 0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.qbets.events import arrivals_of, queue_events, settings_for_log
+from vgrads.qbets.events import adapt_settings, make_arrivals, make_events
 from vgrads.qbets.past_replay import NONE, FurtherBounds
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.qbets.state_predictor import StatePredictor
-from vgrads.qbets.viewed_log import in_view
+from vgrads.qbets.viewed_log import select_view
 from vgrads.traces.records import JobLog
 
 Learner = QueuePredictor | StatePredictor
@@ -24,12 +24,12 @@ class HistoryReplay:
         if isinstance(predictor, StatePredictor):
             return
         view = predictor.settings.view
-        self._viewed = in_view(log, view)
+        self._viewed = select_view(log, view)
         log = self._viewed.log
         self._issued = np.full(len(log), np.nan)
-        self._started, self._arrivals = log.started.tolist(), arrivals_of(log, predictor.settings)
+        self._started, self._arrivals = log.started.tolist(), make_arrivals(log, predictor.settings)
         self._times = log.submit_s.tolist(), log.wait_s.tolist()
-        self._events, self._place = queue_events(log, view=view), 0
+        self._events, self._place = make_events(log, view=view), 0
 
     @property
     def issued(self) -> NDArray[np.float64]:
@@ -82,12 +82,12 @@ def make_predictor(settings: Settings, log: JobLog, further: FurtherBounds = NON
     state beside that of the settings."""
     if settings.looks_at_state:
         return StatePredictor(log, settings, further=further)
-    return QueuePredictor(settings_for_log(settings, log))
+    return QueuePredictor(adapt_settings(settings, log))
 
 
 def learn(log: JobLog, settings: Settings, until_s: float = np.inf) -> QueuePredictor:
     """Return a predictor with all information available by ``until_s``, from past waits alone."""
-    predictor = QueuePredictor(settings_for_log(settings, log))
+    predictor = QueuePredictor(adapt_settings(settings, log))
     replay(log, predictor, until_s)
     return predictor
 

@@ -16,13 +16,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vgrads.kernel.arrays import Floats, Ints
-from vgrads.qbets.blend import blended
-from vgrads.qbets.bounds import beyond
-from vgrads.qbets.conditional import ConditionalModel, mean_knots
+from vgrads.qbets.blend import blend_predictions
+from vgrads.qbets.bounds import explain_highest_level
+from vgrads.qbets.conditional import ConditionalModel, average_knots
 from vgrads.qbets.conformal import Calibration
-from vgrads.qbets.correction_pass import MethodChoice, choose_method, marks_from, waiting_alike
+from vgrads.qbets.correction_pass import (
+    MethodChoice,
+    choose_method,
+    derive_marks,
+    derive_waiting_group,
+)
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.events import users_of
+from vgrads.qbets.events import list_users
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.level_curve import LevelCurve
@@ -30,7 +35,7 @@ from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
-from vgrads.qbets.viewed_log import end_of, longest_runs
+from vgrads.qbets.viewed_log import bound_runs, end_of
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
@@ -93,8 +98,8 @@ class StateForecast:
         shape = (procs, walltime_s)
         if shape not in self._classes:
             features = self.features(*shape)
-            alike = float(waiting_alike(features, self.settings.knows_user))
-            self._classes[shape] = alike, marks_from(features)
+            alike = float(derive_waiting_group(features, self.settings.knows_user))
+            self._classes[shape] = alike, derive_marks(features)
         alike, marks = self._classes[shape]
         return JobClass(Calibration.group_of(alike + ahead), marks)
 
@@ -118,8 +123,8 @@ class StateForecast:
         """Return the same for a queue in another state."""
         past = self.past[self.floor.group(*shape)]
         rows = features.astype(np.float32).astype(np.float64)[None]  # as they are learned
-        state = mean_knots(self.models, rows, self.replaced)[0]
-        return blended(state, past, self.age_s + submit_in_s)
+        state = average_knots(self.models, rows, self.replaced)[0]
+        return blend_predictions(state, past, self.age_s + submit_in_s)
 
     def choice(self, group: int = 0) -> MethodChoice:
         """Return the method for a group of jobs, and the reason."""
@@ -200,7 +205,7 @@ class StateForecast:
             jobs=outcomes,
             since_s=self.since_s,
             cluster=self.floor.cluster(procs, walltime_s),
-            reason=None if supported else beyond(outcomes, "outcome"),
+            reason=None if supported else explain_highest_level(outcomes, "outcome"),
         )
 
     def probability(
@@ -255,9 +260,7 @@ class PresentQueue:
     running: Sequence[TimedArrival] = ()
 
 
-def present_of_history(
-    log: JobLog, settings: Settings, at_s: float | None = None
-) -> PresentQueue | None:
+def find_present(log: JobLog, settings: Settings, at_s: float | None = None) -> PresentQueue | None:
     """Return the jobs that wait and run when a history is taken, or at an instant before. None
     where it does not list waiting jobs, or none of these was submitted by then: then the events of
     the history show the queue."""
@@ -268,12 +271,12 @@ def present_of_history(
     listed = waiting.select(waiting.submit_s <= now_s)
     if now_s < waiting.taken_s and not len(listed):
         return None
-    users = users_of(log)
+    users = list_users(log)
     identified = bool(len(users) and users[0] >= 0)
     listed_users = listed.user if identified else np.full(len(listed), -1)
     later = np.flatnonzero((log.submit_s <= now_s) & (log.start_s > now_s))
     ran_s = now_s - log.start_s
-    until_s = np.where(log.run_s < 0, np.nextafter(longest_runs(log), np.inf), log.run_s)
+    until_s = np.where(log.run_s < 0, np.nextafter(bound_runs(log), np.inf), log.run_s)
     runs = np.flatnonzero(log.started & (ran_s >= 0) & (ran_s < until_s))
 
     def arrivals(ages_s: Floats, *columns: Ints | Floats) -> list[TimedArrival]:
@@ -327,14 +330,14 @@ AnyForecast = StateForecast | QueueForecast
 """
 
 
-def instant_of(forecast: AnyForecast, log: JobLog) -> float:
+def find_instant(forecast: AnyForecast, log: JobLog) -> float:
     """Return the instant of the log at which its end was learned."""
     if isinstance(forecast, StateForecast):
         return forecast.at_s
     return end_of(log, forecast.settings.view)
 
 
-def aged(forecast: AnyForecast, by_s: float) -> AnyForecast:
+def age_forecast(forecast: AnyForecast, by_s: float) -> AnyForecast:
     """Return the forecast after this time without new information; past waits are unchanged."""
     return (
         replace(forecast, age_s=forecast.age_s + by_s)
@@ -343,7 +346,7 @@ def aged(forecast: AnyForecast, by_s: float) -> AnyForecast:
     )
 
 
-def for_user(forecast: AnyForecast, user: int) -> AnyForecast:
+def choose_user(forecast: AnyForecast, user: int) -> AnyForecast:
     """Return the forecast for questions of a user of its log, by number."""
     if not isinstance(forecast, StateForecast):
         return forecast.for_user(user)

@@ -24,22 +24,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.arrays import Floats
-from vgrads.qbets.blend import PastKnots, blended
-from vgrads.qbets.conditional import LEAST, MODELS, ConditionalModel, fit, mean_knots
-from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, longer
+from vgrads.qbets.blend import PastKnots, blend_predictions
+from vgrads.qbets.conditional import LEAST, MODELS, ConditionalModel, average_knots, fit
+from vgrads.qbets.correction_pass import CorrectionPass, SubmittedRows, extend_table
 from vgrads.qbets.downtime import DowntimeWatch
 from vgrads.qbets.events import (
     QueueEvents,
-    queue_events,
-    settings_for_log,
-    users_of,
+    adapt_settings,
+    list_users,
+    make_events,
 )
 from vgrads.qbets.past_replay import BACK, NONE, FurtherBounds, PastReplay
 from vgrads.qbets.predictor import QueuePredictor, Settings
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
-from vgrads.qbets.viewed_log import ViewedLog, in_view
+from vgrads.qbets.viewed_log import ViewedLog, select_view
 from vgrads.traces.records import JobLog
 
 WINDOW = 10_000
@@ -49,7 +49,7 @@ _FIRST, _LEAST_STEP, _MOST_STEP, _STEP = 500, 250, 4000, 0.2
 _REPLACING = 16  # part of a step during which new models and corrections replace the earlier ones
 
 
-def anchors_of(count: int) -> list[int]:
+def list_anchors(count: int) -> list[int]:
     """Return the numbers of submissions, up to this one, at which models are learned: often at
     first, at last every 4,000."""
     result, anchor = [], _FIRST
@@ -64,14 +64,14 @@ def _step(anchor: int) -> int:
     return int(np.clip(_STEP * anchor, _LEAST_STEP, _MOST_STEP))
 
 
-def replaced_at(anchor: int, count: ArrayLike) -> Floats:
+def compute_replacement(anchor: int, count: ArrayLike) -> Floats:
     """Return how far what was learned at an anchor has replaced what was learned before, after
     these numbers of submissions: from 0 at the anchor to 1."""
     share = (np.asarray(count) - anchor) / (_step(anchor) // _REPLACING)
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
-def correction_start(anchors: list[int], number: int) -> int:
+def find_correction_start(anchors: list[int], number: int) -> int:
     """Return the submission at which the correction of the models of an anchor, by its number,
     starts: after what was learned :data:`BACK` anchors before has replaced the earlier."""
     anchor = anchors[max(0, number - BACK)]
@@ -98,14 +98,14 @@ class Required:
 
 def required_for(count: int) -> Required:
     """Return what questions after ``count`` submissions need."""
-    anchors = anchors_of(count)
+    anchors = list_anchors(count)
     if not anchors:
         return Required()
     number = len(anchors) - 1
-    if replaced_at(anchors[-1], count) < 1.0:  # what was learned before answers in part
+    if compute_replacement(anchors[-1], count) < 1.0:  # what was learned before answers in part
         number = max(0, number - 1)
     model = anchors[max(0, number - BACK - MODELS + 1)]
-    corrected = correction_start(anchors, number)
+    corrected = find_correction_start(anchors, number)
     return Required(model=model, corrected=corrected, features=max(0, model - WINDOW))
 
 
@@ -122,7 +122,7 @@ class StatePredictor:
         """``only_at_s``: the only instant of questions; what these do not need is not learned, and
         no bounds are issued to jobs before it.
         ``further``: bounds that are issued beside that of the settings."""
-        self.settings = settings_for_log(settings, log)
+        self.settings = adapt_settings(settings, log)
         self.unix_start_s = log.unix_start_s
         self.state = QueueState()
         self.models: list[ConditionalModel] = []
@@ -149,9 +149,9 @@ class StatePredictor:
         self._columns = _columns(self.state, viewed.log, self.settings)
         appears = SUBMIT if self.settings.sees_waiting else LEAVE
         self._shown = np.flatnonzero(events.kinds == appears)
-        self._anchors = anchors_of(last)
-        self._features = longer(self._features, last - self._needs.features)
-        self._issued = longer(self._issued, len(viewed.log))
+        self._anchors = list_anchors(last)
+        self._features = extend_table(self._features, last - self._needs.features)
+        self._issued = extend_table(self._issued, len(viewed.log))
         self._rows.read(viewed.log, last, len(self._levels))
         self._past.read(viewed.log, self._issued)
 
@@ -175,7 +175,7 @@ class StatePredictor:
     def resumed(self, log: JobLog, settings: Settings, at_s: float) -> bool:
         """Continue a stored replay with a log that has more events; return False where its earlier
         events are others, or questions at the instant need what it has not learned."""
-        if at_s < self.now_s or settings_for_log(settings, log) != self.settings:
+        if at_s < self.now_s or adapt_settings(settings, log) != self.settings:
             return False
         viewed = _viewed(log, self.settings, at_s)
         if not required_for(viewed.count_at(at_s)).within(self._needs):
@@ -241,7 +241,7 @@ class StatePredictor:
         if anchor < self._needs.model:
             return
         self._train(anchor)
-        start = correction_start(self._anchors, number)
+        start = find_correction_start(self._anchors, number)
         if start > self.correction.first:
             earlier, self.correction = self.correction, self._pass_from(start)
             self.correction.to(self._events, place)
@@ -265,8 +265,8 @@ class StatePredictor:
             past = self._rows.past[rows - self._needs.corrected]
             submits = (part.kinds == SUBMIT) & (part.rows >= self._needs.corrected)
             counts = np.searchsorted(self._shown, start + np.flatnonzero(submits))
-            replaced = replaced_at(self._anchors[self._trained - 1], counts)
-            knots = blended(mean_knots(self.models, features, replaced), past)
+            replaced = compute_replacement(self._anchors[self._trained - 1], counts)
+            knots = blend_predictions(average_knots(self.models, features, replaced), past)
             self._rows.describe(rows, knots, replaced, features, self.settings.knows_user)
         issued_s = self._issued if self._is_whole else None
         self.answered.update(self.correction.to(self._events, place, issued_s, self._levels))
@@ -275,7 +275,7 @@ class StatePredictor:
     def replaced(self) -> float:
         """How far the newest model and correction have replaced the earlier ones, from 0 to 1."""
         anchors = self._anchors[: self._trained][-1:]
-        return float(replaced_at(anchors[0], self.count)) if anchors else 1.0
+        return float(compute_replacement(anchors[0], self.count)) if anchors else 1.0
 
     @property
     def floor(self) -> QueuePredictor:
@@ -333,12 +333,12 @@ def learn_model(
 def _viewed(log: JobLog, settings: Settings, only_at_s: float | None) -> ViewedLog:
     """Return the jobs of a log as the view shows them: for a single question those that have
     appeared by then, unless jobs appear at their submission."""
-    viewed = in_view(log, settings.view)
+    viewed = select_view(log, settings.view)
     return viewed if only_at_s is None or settings.sees_waiting else viewed.until(only_at_s)
 
 
 def _events_of(viewed: ViewedLog, settings: Settings) -> QueueEvents:
-    return queue_events(viewed.log, ends=True, view=settings.view)
+    return make_events(viewed.log, ends=True, view=settings.view)
 
 
 def _digest_of(events: QueueEvents, log: JobLog, place: int) -> bytes:
@@ -357,4 +357,4 @@ def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
     fixed_s = settings.request_s
     request_s = log.request_s if fixed_s is None else np.full(len(log), fixed_s)
     sizes = (procs.astype(np.float64), request_s.astype(np.float64))
-    return state.columns((log.submit_s, log.start_s), sizes, users_of(log), log.queue)
+    return state.columns((log.submit_s, log.start_s), sizes, list_users(log), log.queue)

@@ -16,8 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vgrads.kernel.units import format_count
-from vgrads.qbets.adaptive_correction import stricter
-from vgrads.qbets.bounds import ROUNDING, highest_level, minimum_history, rank_table, upper_rank
+from vgrads.qbets.adaptive_correction import tighten_level
+from vgrads.qbets.bounds import (
+    ROUNDING,
+    compute_highest_level,
+    compute_minimum_history,
+    find_upper_rank,
+    rank_table,
+)
 from vgrads.qbets.changepoint import WINDOW, change_run
 
 _SHORTEST_RUN = 3  # minimum of run_length(); shorter runs need no correlation
@@ -38,7 +44,7 @@ class WaitStream:
         self, quantile: float, confidence: float, observed_waits: Iterable[ObservedWait] = ()
     ) -> None:
         self.quantile, self.confidence = quantile, confidence
-        self.minimum = minimum_history(quantile, confidence)
+        self.minimum = compute_minimum_history(quantile, confidence)
         self.observed: deque[ObservedWait] = deque(observed_waits)
         self.recent: deque[float] = deque((k.wait_s for k in self.observed), maxlen=WINDOW)
         self.old_left = 0  # waits from before the last change still in the history
@@ -61,7 +67,10 @@ class WaitStream:
     def stricter_bound(self, quantile: float) -> float:
         """Return the bound at a higher quantile, or the longest wait if history is too short for
         it."""
-        count, rank = len(self.observed), upper_rank(len(self.observed), quantile, self.confidence)
+        count, rank = (
+            len(self.observed),
+            find_upper_rank(len(self.observed), quantile, self.confidence),
+        )
         above = count - (rank or count) + 1
         top = heapq.nlargest(above, self._high)
         return top[-1] if len(top) == above else -self._low[0]
@@ -158,19 +167,19 @@ class WaitStream:
             )
 
 
-def bounds_of(
+def compute_bounds(
     ordered_s: NDArray[np.float64], quantile: ArrayLike, confidence: float
 ) -> NDArray[np.float64]:
     """Return upper bounds on quantiles of an ascending history; NaN if it is too short. Any
     shape."""
     levels = np.asarray(quantile, dtype=np.float64)
     count = len(ordered_s)
-    ranks = [upper_rank(count, float(q), confidence) for q in levels.ravel()]
+    ranks = [find_upper_rank(count, float(q), confidence) for q in levels.ravel()]
     results = [np.nan if rank is None else ordered_s[rank - 1] for rank in ranks]
     return np.array(results, dtype=np.float64).reshape(levels.shape)
 
 
-def corrected_bounds(
+def compute_corrected_bounds(
     ordered_s: NDArray[np.float64],
     levels: ArrayLike,
     confidence: float,
@@ -180,10 +189,10 @@ def corrected_bounds(
     ``correction``, its factor and its quantile; NaN where history is too short. Same shape."""
     (factor, quantile), count = correction, len(ordered_s)
     requested = np.asarray(levels, dtype=np.float64)
-    plain = bounds_of(ordered_s, requested, confidence)
-    plain = np.where(requested * (1 - ROUNDING) > highest_level(count), np.nan, plain)
+    plain = compute_bounds(ordered_s, requested, confidence)
+    plain = np.where(requested * (1 - ROUNDING) > compute_highest_level(count), np.nan, plain)
     if factor >= 1.0 or not count:
         return plain
     # NaN if history is too short for the stricter level: then the longest wait of all
-    strict = bounds_of(ordered_s, stricter(requested, factor, quantile), confidence)
+    strict = compute_bounds(ordered_s, tighten_level(requested, factor, quantile), confidence)
     return np.where(np.isnan(plain), np.nan, np.where(np.isnan(strict), ordered_s[-1], strict))

@@ -59,13 +59,13 @@ def run_times(log: JobLog) -> Floats:
     return np.where(log.run_s < 0, np.maximum(log.request_s, 0.0), log.run_s)
 
 
-def longest_runs(log: JobLog) -> Floats:
+def bound_runs(log: JobLog) -> Floats:
     """Return for how long each job may have run: a record without an end, or with a later one, is
     of a job whose end was not recorded."""
     return np.where(log.request_s > 0, log.request_s + _GRACE_S, _FORGOTTEN_S)
 
 
-def ends_of(log: JobLog) -> Floats:
+def list_ends(log: JobLog) -> Floats:
     """Return when each job ended, or left the queue without a start; NaN for one that still runs
     when the history is taken."""
     end_s = log.start_s + np.where(log.started, run_times(log), 0.0)
@@ -73,7 +73,7 @@ def ends_of(log: JobLog) -> Floats:
     return np.where(runs, np.nan, end_s)
 
 
-def in_view(log: JobLog, view: str) -> ViewedLog:
+def select_view(log: JobLog, view: str) -> ViewedLog:
     """Return the jobs of a history as a view shows them. Views without waiting jobs omit jobs that
     never started: nothing of their waits is known while it matters. Raise InputError for a view
     that does not exist."""
@@ -81,13 +81,13 @@ def in_view(log: JobLog, view: str) -> ViewedLog:
         raise InputError(f"unknown view '{view}'", where="view", fix=f"known: {', '.join(VIEWS)}")
     if view == FULL:
         return ViewedLog(log=log, rows=np.arange(len(log)), shown_s=log.submit_s, count=len(log))
-    shown_s = log.start_s if view == STARTED else ends_of(log)
+    shown_s = log.start_s if view == STARTED else list_ends(log)
     rows = np.flatnonzero(log.started & ~np.isnan(shown_s))
     rows = rows[np.argsort(shown_s[rows], kind="stable")]
     return ViewedLog(log=log.select(rows), rows=rows, shown_s=shown_s[rows], count=len(log))
 
 
-def view_at(log: JobLog, at_s: float | None = None) -> str:
+def choose_view_at(log: JobLog, at_s: float | None = None) -> str:
     """Return which view of a history answers questions at an instant (None: when it was taken).
 
     Long before its end a history shows all jobs, because those that waited have left the queue
@@ -99,13 +99,13 @@ def view_at(log: JobLog, at_s: float | None = None) -> str:
     view = ENDED if waiting is None else STARTED
     if at_s is None:
         return view
-    return FULL if at_s <= end_of(log, view) - longest_delay_s(log, view) else view
+    return FULL if at_s <= end_of(log, view) - find_longest_delay_s(log, view) else view
 
 
-def longest_delay_s(log: JobLog, view: str) -> float:
+def find_longest_delay_s(log: JobLog, view: str) -> float:
     """Return a time after their submission by which hardly any of the newest jobs, one in a
     thousand, had still to leave the queue, or to end in a view of ended jobs."""
-    delay_s = (ends_of(log) if view == ENDED else log.start_s) - log.submit_s
+    delay_s = (list_ends(log) if view == ENDED else log.start_s) - log.submit_s
     newest = delay_s[-_NEWEST:]
     newest = newest[~np.isnan(newest)]
     return float(np.quantile(newest, _HARDLY_LONGER)) if len(newest) else 0.0
@@ -116,5 +116,5 @@ def end_of(log: JobLog, view: str) -> float:
     but for ends that cannot be right."""
     if view != ENDED:
         return log.end_s
-    has_ended = log.started & (log.run_s >= 0) & (log.run_s <= longest_runs(log))
+    has_ended = log.started & (log.run_s >= 0) & (log.run_s <= bound_runs(log))
     return max(log.end_s, float((log.start_s + log.run_s)[has_ended].max(initial=0.0)))

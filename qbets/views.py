@@ -15,4 +15,4 @@ VIEWS = {
 """Name of a view → what it shows."""
 BEST = "best"
 """Stands for the view that a history permits at the instant of a question
-(:func:`vgrads.qbets.viewed_log.view_at`)."""
+(:func:`vgrads.qbets.viewed_log.choose_view_at`)."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from vgrads_studies.runtimes.unseen import families
 
 from vgrads.runtimes import tools
-from vgrads.runtimes.common import tools_of
+from vgrads.runtimes.common import pool_tools
 from vgrads.runtimes.task_history import TaskHistory
 from vgrads.traces.task_record import TaskRecord
 
@@ -155,7 +155,7 @@ def utilities() -> tools.Tools:
 def main(folder: Path) -> None:
     """Write the distributions."""
     every = [TaskHistory(tuple(some)) for some in families(folder).values()]
-    programs = tools.of_families(map(tools_of, every))
+    programs = tools.of_families(map(pool_tools, every))
     chosen = {name: level for name, level in programs.items() if is_of_program(name)}
     document = tools.to_json({**utilities(), **chosen})
     lines = (f"{json.dumps(name)}: {json.dumps(row)}" for name, row in sorted(document.items()))

@@ -18,10 +18,10 @@ import numpy as np
 import statsmodels.api as sm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from vgrads.api.config import embedded_data
+from vgrads.api.config import find_embedded_data
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.conditional import LEVELS, base_columns, clean, fit
-from vgrads.qbets.events import queue_events, users_of
+from vgrads.qbets.events import list_users, make_events
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_state import QueueState
@@ -36,13 +36,13 @@ _MOST = 20_000
 
 def states(log: JobLog) -> tuple[np.ndarray, float]:
     """Features of every submission, and microseconds a job."""
-    events = queue_events(log, ends=True)
+    events = make_events(log, ends=True)
     how = (0, log.unix_start_s, True, True)
     for part in (events.part(0, 100), events):  # compiled before the clock runs
         state = QueueState()
         sizes = (log.procs.astype(float), log.request_s.astype(float))
         times = (log.submit_s, log.start_s)
-        jobs = state.columns(times, sizes, users_of(log), log.queue)
+        jobs = state.columns(times, sizes, list_users(log), log.queue)
         rows = int((part.kinds == SUBMIT).sum())
         begin = time.perf_counter()
         result = state.replay(part, jobs, log.started, how, rows)
@@ -131,7 +131,9 @@ def bench_growth() -> None:
 
 
 def main() -> None:
-    paths = [Path(p) for p in sys.argv[1:]] or [embedded_data() / "histories" / "mercury.swf.gz"]
+    paths = [Path(p) for p in sys.argv[1:]] or [
+        find_embedded_data() / "histories" / "mercury.swf.gz"
+    ]
     print(
         "| log | state (µs a job) | pinball ÷ QuantReg | covered ours / QuantReg | "
         "learning (s) ours / QuantReg |"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgrads.api.bags.execution import ControlRequests, submit_bag
-from vgrads.api.bags.sites import places_of
-from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
+from vgrads.api.bags.sites import find_places
+from vgrads.api.bags.virtual import VirtualBagWork, find_simulated_part
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.storage.journal import read_state
 from vgrads.kernel.closures import Closure
@@ -39,7 +39,7 @@ def run_bag(folder, sites, tasks=200, runtime_s=60.0):
     whole = Catalog(sites=tuple(sites), links={})
     submit_bag(folder, 0, load_bag(path)[0], folder, whole)
     work = VirtualBagWork(
-        folder, simulated_part(whole, folder), "bag-x", lambda: ControlRequests(new=[0])
+        folder, find_simulated_part(whole, folder), "bag-x", lambda: ControlRequests(new=[0])
     )
     work.carry_out()
     return read_state(folder / "journal"), work._zero_s, work._fleet.reasons
@@ -88,8 +88,8 @@ def test_nodes_stay_until_a_closure_that_the_site_reported(tmp_path):
     closure = Closure(begin_s=now_s + HOUR_S, end_s=now_s + 5 * HOUR_S, reported=True)
     catalog = Catalog(sites=(cluster(()),), links={})
     documents = [load_bag(path)[0]]
-    (free,) = places_of(catalog, documents, now_s)
-    (limited,) = places_of(catalog, documents, now_s, {"cluster": (closure,)})
+    (free,) = find_places(catalog, documents, now_s)
+    (limited,) = find_places(catalog, documents, now_s, {"cluster": (closure,)})
     assert free.longest_stay(0.0, 600.0).length_s == 2 * HOUR_S
     assert limited.longest_stay(0.0, 600.0).length_s == HOUR_S - 600
     assert limited.longest_stay(HOUR_S - 60, 0.0).length_s == 0

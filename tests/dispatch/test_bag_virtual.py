@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import ROOT
 from vgrads.api.bags import virtual
 from vgrads.api.bags.execution import ControlRequests, submit_bag
-from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
+from vgrads.api.bags.virtual import VirtualBagWork, find_simulated_part
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.storage.journal import read_state
@@ -91,7 +91,7 @@ def begun(tmp_path, monkeypatch):
     folder, path = tmp_path / "dispatcher", written(tmp_path)
     whole = load_catalog(SITES)
     submit_bag(folder, 0, load_bag(path)[0], tmp_path, whole)
-    catalog = simulated_part(whole, folder)
+    catalog = find_simulated_part(whole, folder)
     stopped = VirtualBagWork(
         folder,
         catalog,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgrads.api.bags.execution import ControlRequests, submit_bag
-from vgrads.api.bags.virtual import VirtualBagWork, simulated_part
+from vgrads.api.bags.virtual import VirtualBagWork, find_simulated_part
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.document import load_bag
@@ -67,7 +67,7 @@ class World:
             path = folder / f"b{number}.yaml"
             path.write_text(json.dumps(document))
             submit_bag(self.folder, number, load_bag(path)[0], folder, whole)
-        self.catalog = simulated_part(whole, self.folder)
+        self.catalog = find_simulated_part(whole, self.folder)
         self.requests = ControlRequests(new=list(range(len(bags))))
         self.statuses = []
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from tests.dispatch.test_bag_work import ends
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.errors import INTERNAL_ERROR
 from vgrads.kernel.watchdog import SilentTime, Watchdog
@@ -119,7 +119,7 @@ def test_a_hung_process_is_ended_also_where_nothing_can_be_reported(how):
 
 def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgrads):
     path = write("bag.yaml", BAG)
-    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, describe_this_machine())
     hung = subprocess.run(
         [sys.executable, "-c", HANGS],
         cwd=ROOT,
@@ -140,17 +140,17 @@ def test_a_bag_whose_dispatcher_hangs_is_finished_by_the_next(store, write, vgra
 def test_a_bag_goes_on_after_the_calendar_was_set_back(store, write):
     """Its clock is the machine's uptime, as that of planned runs."""
     path = write("bag.yaml", BAG)
-    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, this_machine())
+    row, _ = submit(store, "bag-0", load_bag(path)[0], path.parent, describe_this_machine())
 
     def interrupt(status):
         if any(bag["done"] for bag in status["bags"]):
             crew.end()
 
-    crew = Crew(store, "bag-0", this_machine(), watch=interrupt, own=True)
+    crew = Crew(store, "bag-0", describe_this_machine(), watch=interrupt, own=True)
     assert crew.carry_out() == "interrupted"
     began = dispatcher_folder("bag-0") / "began"
     unix_s, *rest = began.read_text().split()
     began.write_text(" ".join([repr(float(unix_s) + 3 * 86400.0), *rest]))
-    crew = Crew(store, "bag-0", this_machine(), own=True)
+    crew = Crew(store, "bag-0", describe_this_machine(), own=True)
     assert crew.carry_out() == ""
     assert BagStore(store.engine).get(row.id).state == "done"

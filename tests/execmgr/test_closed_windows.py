@@ -10,7 +10,7 @@ from tests.examples import examples
 from tests.logs import queued_log
 from tests.planner.test_planner import chain, make_set
 from vgrads.api.plans.execution import run_plan
-from vgrads.api.plans.planning import GridSnapshot, closure_notes, plan_set
+from vgrads.api.plans.planning import GridSnapshot, list_closure_notes, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.execmgr.core.journal import MemoryJournal
 from vgrads.kernel.units import format_instant
@@ -151,7 +151,9 @@ def test_a_plan_uses_the_time_before_and_after_a_window_and_names_it():
 def test_windows_of_every_week_are_named_once_and_many_are_counted():
     days = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
     few, many = (
-        closure_notes(grid_of(cloud([f"{day} 02:00/2h" for day in days[:count]])), 30 * 24 * HOUR_S)
+        list_closure_notes(
+            grid_of(cloud([f"{day} 02:00/2h" for day in days[:count]])), 30 * 24 * HOUR_S
+        )
         for count in (2, 7)
     )
     assert len(few) == 2

@@ -14,8 +14,8 @@ from tests.execmgr.test_survival import World, check_ended_well, no_leaving, run
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.qbets.test_state import simulated
-from vgrads.api.plans.planning import open_grid, plan_set, with_live_queues
-from vgrads.api.plans.submissions import submission_planner
+from vgrads.api.plans.planning import add_live_queues, open_grid, plan_set
+from vgrads.api.plans.submissions import make_submission_planner
 from vgrads.drivers.simulated import SiteBehaviour
 from vgrads.execmgr.core.execution_plan import make_execution
 from vgrads.execmgr.core.journal import MemoryJournal
@@ -250,7 +250,7 @@ def test_the_queue_of_a_real_site_moves_a_submission(jobs, moves, grid, tmp_path
     execution = later_slot(site="toy", queue="batch")
     state, _ = simulate(execution, Tick(at_s=0.0), ready("first", 1.0))
     stored = []
-    check = submission_planner(existing, lambda version, plan: stored.append((version, plan)))(
+    check = make_submission_planner(existing, lambda version, plan: stored.append((version, plan)))(
         execution, state, 10.0
     )
     assert (check.execution is not None) == moves
@@ -272,7 +272,7 @@ def test_a_site_that_vanishes_while_planning_is_planned_by_its_last_waits(grid):
     folder, existing = grid
     (folder / "queued").unlink(missing_ok=True)  # squeue fails from now on
     workflow_set = make_set([chain("w", 100.0)], deadline_s=7200.0)
-    planned = plan_set(workflow_set, with_live_queues(existing), options=Options(effort=0.1))
+    planned = plan_set(workflow_set, add_live_queues(existing), options=Options(effort=0.1))
     assert planned.plan.feasible
     planned.plan.check(planned.snapshot)
     assert {use.slot.site for use in planned.plan.uses} == {"toy"}

@@ -13,7 +13,7 @@ from tests.execmgr.test_execmgr import ended, execution_for, ready, simulate
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from tests.workflows.test_workflows import dags
-from vgrads.api.plans.execution import needed_slots
+from vgrads.api.plans.execution import list_needed_slots
 from vgrads.drivers.api import SlotState
 from vgrads.drivers.simulated import SimulatedCloud, SiteBehaviour
 from vgrads.execmgr.core.completion import find_done_workflows, over
@@ -316,13 +316,13 @@ def test_a_slot_that_has_ended_is_needed_no_more():
     """Its job may run on at a site that has not noticed: whoever resumes the run gives it back."""
     execution = execution_for([chain("w", 100.0)], [slot("a"), slot("b")])
     events = [Tick(at_s=0.0), ready("a")]
-    assert needed_slots(execution, fold([execution], events), "r") == {
+    assert list_needed_slots(execution, fold([execution], events), "r") == {
         spec_id(name, "r") for name in execution.uses
     }
     events.append(
         SlotUpdate(at_s=5.0, slot="a", state=SlotState.RELEASED, reason="the pilot ended")
     )
-    assert spec_id("a", "r") not in needed_slots(execution, fold([execution], events), "r")
+    assert spec_id("a", "r") not in list_needed_slots(execution, fold([execution], events), "r")
 
 
 def test_what_is_done_stays_done_and_what_runs_goes_on():

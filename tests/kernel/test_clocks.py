@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from immutables import Map
 
-from vgrads.api.plans.execution import StartedRun, begun_now
+from vgrads.api.plans.execution import StartedRun, begin_now
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.exchange.keys import make_keys
 from vgrads.execmgr.core.states import RunState
@@ -19,7 +19,7 @@ HOUR_S = 3600.0
 
 @pytest.fixture
 def begun():
-    return begun_now(
+    return begin_now(
         RunOptions(run_id="run-1", folder=Path("nowhere")), Catalog(sites=(), links={})
     )
 

@@ -18,7 +18,7 @@ from vgrads_studies.promises.replication import lead
 from tests.logs import queued_log
 from tests.planner.test_planner import slot
 from vgrads.api.plans.planning import plan_set
-from vgrads.api.plans.replanners import own_jobs
+from vgrads.api.plans.replanners import count_own_jobs
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.states import SlotRecord
@@ -109,10 +109,10 @@ def test_own_jobs_that_wait_are_ahead_and_started_ones_count_towards_the_limit()
     slots = {name: SlotRecord(state=state) for name, state in zip(uses, states, strict=True)}
     key = uses["q-0"].slot.site, "q"
     uses = {n: replace(u, slot=replace(u.slot, site=key[0])) for n, u in uses.items()}
-    assert own_jobs(uses, slots, ()) == {key: OwnJobs(ahead=3, total=4)}
-    assert own_jobs(uses, slots, {key[0]}) == {key: OwnJobs(ahead=1, total=4)}
+    assert count_own_jobs(uses, slots, ()) == {key: OwnJobs(ahead=3, total=4)}
+    assert count_own_jobs(uses, slots, {key[0]}) == {key: OwnJobs(ahead=1, total=4)}
     slots["q-1"] = SlotRecord(state=SlotState.REQUESTED, closing=True)
-    assert own_jobs(uses, slots, ()) == {key: OwnJobs(ahead=2, total=3)}
+    assert count_own_jobs(uses, slots, ()) == {key: OwnJobs(ahead=2, total=3)}
 
 
 @pytest.mark.more

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.planner.brief import make_plan
 from tests.planner.test_planner import make_set, slot
-from vgrads.api.plans.runtimes import MEMORY, learned, with_run_times
+from vgrads.api.plans.runtimes import MEMORY, add_run_times, learn_run_times
 from vgrads.planner.make import STANDARD
 from vgrads.planner.promise.lengths import drawn_factor, make_lengths
 from vgrads.planner.schedule import make_schedule
@@ -113,7 +113,7 @@ def test_only_tasks_that_get_more_memory_are_counted_as_repeated(write, changes,
         [make_workflow("w", [Task(id="t", runtime_s=UNSTATED, kind="k", **changes)])]
     )
     catalog = load_catalog(write("x.toml", SITES + NODE.format(node_mib)))
-    timed, _ = with_run_times(workflow_set, learned(learn(TaskHistory(), rows)), catalog)
+    timed, _ = add_run_times(workflow_set, learn_run_times(learn(TaskHistory(), rows)), catalog)
     task = timed.workflows[0].tasks["t"]
     spread = task.spread
     if again:

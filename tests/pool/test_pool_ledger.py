@@ -9,7 +9,7 @@ import pytest
 from tests.pool.pooling import MANAGER
 from tests.portal.serving import serving
 from vgrads.api.pools.document import PoolDocument
-from vgrads.api.pools.ledger import LedgerEntries, decided_for
+from vgrads.api.pools.ledger import LedgerEntries, sum_decided
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.kernel.errors import InputError
 from vgrads.pool.time_slice import time_slice
@@ -43,8 +43,8 @@ def test_what_is_published_is_read_until_it_is_too_old_or_withdrawn(ledger):
         ),
     )
     status = ledger.publish_manager("sweep.1", MANAGER)
-    assert decided_for(status, "sweep.1")["p"] > 0
-    assert decided_for(status, "another") == {}  # a pool that has not seen it has decided nothing
+    assert sum_decided(status, "sweep.1")["p"] > 0
+    assert sum_decided(status, "another") == {}  # a pool that has not seen it has decided nothing
     assert [manager["waiting"] for manager in status.managers] == [90]
     ledger.publish_manager("late.1", MANAGER | {"id": "x", "period_s": -1.0})
     assert [manager["name"] for manager in ledger.read().managers] == [
@@ -81,7 +81,7 @@ def test_the_service_keeps_the_ledger_and_tells_secrets_to_lenders_only(tmp_path
         assert (
             0 < result.shares["sweep.1"] < 100 - 4
         )  # less than the work: the up-link would not bear it
-        payload = decided_for(mine.publish_manager("sweep.1", MANAGER), "sweep.1")
+        payload = sum_decided(mine.publish_manager("sweep.1", MANAGER), "sweep.1")
         assert payload == {"p": result.shares["sweep.1"]}
         assert mine.read().managers[0]["key"] == "secret-key"
         assert "secret-key" not in repr(looks.managers())

@@ -20,7 +20,7 @@ from vgrads.portal.cli.completion import (
     complete_sites,
 )
 from vgrads.portal.main import _own_fault
-from vgrads.qbets.arrays import distinct_starts
+from vgrads.qbets.arrays import count_distinct_starts
 from vgrads.traces.history import read_history
 from vgrads.vgrid.documents import SitesDocument
 from vgrads.workflows.sets import SetDocument
@@ -164,7 +164,7 @@ def arrays_of_three(count):
 
 def test_jobs_that_were_taken_together_are_reported(vgrads, write):
     path = write("arrays.swf", arrays_of_three(52))
-    assert distinct_starts(read_history(path), np.inf) == (156, 52)
+    assert count_distinct_starts(read_history(path), np.inf) == (156, 52)
     message = vgrads("bound", path, "--procs", "4")
     assert "156 jobs, 52 of them distinct" in message.out
     assert "--no-arrays" in message.out

@@ -5,7 +5,7 @@ import pytest
 
 from tests.logs import make_log
 from vgrads.portal.charts.backtest import write_report
-from vgrads.qbets.backtest import backtest, pinball, worst_window
+from vgrads.qbets.backtest import backtest, find_worst_window, pinball
 from vgrads.qbets.predictor import Settings
 from vgrads.traces.history import read_history
 
@@ -14,8 +14,8 @@ def test_scores():
     waits, bounds = np.array([0.0, 10.0, 20.0]), np.array([10.0, 10.0, 10.0])
     assert pinball(waits, bounds, 0.9) == pytest.approx((0.1 * 10 + 0 + 0.9 * 10) / 3)
     retained = np.array([True] * 500 + [False] * 250 + [True] * 500)
-    assert worst_window(retained) == 0.5
-    assert worst_window(np.array([True, False])) == 0.5
+    assert find_worst_window(retained) == 0.5
+    assert find_worst_window(np.array([True, False])) == 0.5
 
 
 @pytest.mark.parametrize("method", ["bmbp", "qbets"])

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.qbets.test_state import STATE, simulated
 from vgrads.kernel.streams import stream
 from vgrads.qbets.class_calibration import BLOCK, GRID, ClassCalibration, ClassCorrection, corrected
-from vgrads.qbets.conformal import BURSTS, Calibration, marks_of
+from vgrads.qbets.conformal import BURSTS, Calibration, derive_class_marks
 from vgrads.qbets.knots import HIGHEST
-from vgrads.qbets.level_curve import LevelCurve, levels_of
+from vgrads.qbets.level_curve import LevelCurve, list_levels
 from vgrads.qbets.state_forecast import forecast_state, freeze_state
-from vgrads.qbets.state_predictor import StatePredictor, anchors_of, replaced_at
+from vgrads.qbets.state_predictor import StatePredictor, compute_replacement, list_anchors
 
 LEVELS = (0.5, 0.75, 0.9)
 JOBS = 8000
@@ -28,7 +28,7 @@ def shares(factors: tuple[float, ...], group: int = 0) -> np.ndarray:
     scores = np.minimum(draws.exponential(size=JOBS) * np.take(factors, queues), HIGHEST)
     covered = np.zeros((JOBS, len(LEVELS)))
     for row, (queue, score) in enumerate(zip(queues.tolist(), scores.tolist(), strict=True)):
-        issued = calibration.issue(group, marks_of(0.01, 3600.0, queue))
+        issued = calibration.issue(group, derive_class_marks(0.01, 3600.0, queue))
         if row >= JOBS / 2:
             curve = calibration.curve(group, issued)
             covered[row] = [score <= curve.score(level) for level in LEVELS]
@@ -54,10 +54,10 @@ def test_jobs_of_long_bursts_are_not_corrected_by_class():
 def test_a_burst_that_is_submitted_at_once_is_no_evidence_for_itself():
     """Its deviation has not been known to any of its jobs."""
     classes = ClassCalibration(0.9, 0.95)
-    usual, draws = marks_of(0.01, 60.0, 1), stream(4, "burst")
+    usual, draws = derive_class_marks(0.01, 60.0, 1), stream(4, "burst")
     for level in draws.random(600).tolist():
         classes.learn(level, classes.applied(usual))
-    burst = marks_of(0.01, 60.0, 2)
+    burst = derive_class_marks(0.01, 60.0, 2)
     applied = classes.applied(burst)
     for _ in range(20 * BLOCK):
         classes.learn(0.97, applied)
@@ -75,7 +75,7 @@ def test_a_burst_that_is_submitted_at_once_is_no_evidence_for_itself():
 def test_the_tail_is_the_same_for_all_classes(level):
     """However far a class deviates below: the bound at .95 is corrected by its misses alone."""
     classes, draws = ClassCalibration(0.9, 0.95), stream(5, "tail")
-    usual, other = marks_of(0.01, 60.0, 1), marks_of(0.5, 1e6, 2)
+    usual, other = derive_class_marks(0.01, 60.0, 1), derive_class_marks(0.5, 1e6, 2)
     for drawn in draws.random(4000).tolist():
         classes.learn(drawn, classes.applied(usual))
         classes.learn(level, classes.applied(other))
@@ -102,7 +102,7 @@ def test_corrected_levels_stay_probabilities_in_their_order(deviation, levels):
 
 
 curves = st.lists(st.floats(0.0, 9.0), min_size=30, max_size=200).map(
-    lambda scores: LevelCurve(scores=np.sort(scores), levels=levels_of(len(scores)))
+    lambda scores: LevelCurve(scores=np.sort(scores), levels=list_levels(len(scores)))
 )
 
 
@@ -125,7 +125,7 @@ def test_a_curve_replaces_another_by_degrees(new, old, share, level):
 def test_learning_alone_does_not_move_an_answer(number):
     """Just before and just after an anchor, for the same state of the queue."""
     log = simulated(6000)
-    anchor = anchors_of(5900)[number]
+    anchor = list_anchors(5900)[number]
     before, after = (
         forecast_state(log, float(log.submit_s[n - 1]), STATE) for n in (anchor - 1, anchor)
     )
@@ -142,14 +142,14 @@ def test_learning_alone_does_not_move_an_answer(number):
 def test_an_answer_while_models_are_replaced_is_that_of_a_replay_of_the_whole_history():
     log = simulated(6000)
     whole = StatePredictor(log, STATE)
-    anchors = anchors_of(5900)
+    anchors = list_anchors(5900)
     for row in (anchors[-2] + 10, anchors[-2] + 40, anchors[-1] + 25):
         at_s = float(np.nextafter(log.submit_s[row], -np.inf))
         whole.to(at_s)
         expected = freeze_state(whole, at_s, float(log.submit_s[0]))
         single = forecast_state(log, at_s, STATE)
         assert 0.0 < single.replaced < 1.0
-        assert single.replaced == replaced_at(max(a for a in anchors if a <= row), row)
+        assert single.replaced == compute_replacement(max(a for a in anchors if a <= row), row)
         for shape in ((1, 600.0), (8, 3600.0)):
             bounds_s = [f.bounds(*shape, [0.5, 0.95]) for f in (single, expected)]
             assert np.allclose(*bounds_s, rtol=1e-9, atol=1e-9)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.qbets.test_questions import AS_QUESTION
 from tests.qbets.test_state import simulated
-from vgrads.qbets.adaptive_correction import looser, stricter
-from vgrads.qbets.bounds import beyond
+from vgrads.qbets.adaptive_correction import loosen_level, tighten_level
+from vgrads.qbets.bounds import explain_highest_level
 from vgrads.qbets.conformal import Calibration, ScoreRing
 from vgrads.qbets.explain import explain
 from vgrads.qbets.forecast import QueueForecast
@@ -70,7 +70,7 @@ def test_no_confidence_makes_more_of_past_waits_than_they_support(waits, most, c
 
 
 def most_of(outcomes: int) -> str:
-    return beyond(outcomes, "wait").rpartition(" ")[2]
+    return explain_highest_level(outcomes, "wait").rpartition(" ")[2]
 
 
 @given(few_waits, st.floats(0.05, 1.0), levels_of, st.floats(0.0, 2e6), st.data())
@@ -122,11 +122,11 @@ def test_what_most_waited_less_than_has_a_probability_under_caution():
 def test_odds_go_there_and_back_and_the_tracked_quantile_keeps_its_share_of_misses(
     level, correction_factor, tracked
 ):
-    assert looser(
-        stricter(level, correction_factor, tracked), correction_factor, tracked
+    assert loosen_level(
+        tighten_level(level, correction_factor, tracked), correction_factor, tracked
     ) == pytest.approx(level)
-    assert stricter(level, correction_factor, tracked) >= level - 1e-12
-    requested = stricter(tracked, correction_factor, tracked)
+    assert tighten_level(level, correction_factor, tracked) >= level - 1e-12
+    requested = tighten_level(tracked, correction_factor, tracked)
     assert 1 - requested == pytest.approx(correction_factor * (1 - tracked))
 
 

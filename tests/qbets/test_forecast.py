@@ -9,7 +9,7 @@ import pytest
 
 from tests.logs import queued_log
 from tests.planner.brief import make_plan
-from vgrads.api.plans.planning import open_grid, plan_set, with_live_queues
+from vgrads.api.plans.planning import add_live_queues, open_grid, plan_set
 from vgrads.api.plans.set_files import load_set
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.queries import walk
@@ -110,7 +110,7 @@ def test_trajectories_begin_with_the_answer_of_now(forecast_at):
 
 def test_a_run_that_goes_on_knows_that_its_state_grows_old(grid):
     [(_, before)] = grid.forecasts.items()
-    [(_, after)] = with_live_queues(grid, 3600.0).forecasts.items()
+    [(_, after)] = add_live_queues(grid, 3600.0).forecasts.items()
     assert isinstance(before, StateForecast)
     assert (before.age_s, after.age_s) == (0.0, 3600.0)
     later = before.probability(*SHAPE, [600.0, 3600.0], submit_in_s=3600.0)

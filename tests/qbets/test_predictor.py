@@ -13,8 +13,8 @@ from tests.logs import make_log
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.adaptive_correction import AdaptiveCorrection
-from vgrads.qbets.bounds import upper_rank
-from vgrads.qbets.clusters import SIZES, bin_of, find_edges
+from vgrads.qbets.bounds import find_upper_rank
+from vgrads.qbets.clusters import SIZES, find_bin, find_edges
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.predictor import METHODS, JobArrival, QueuePredictor, Settings
 from vgrads.qbets.replay import learn, replay
@@ -33,7 +33,7 @@ def test_a_stream_gives_the_bound_of_its_sorted_history(steps, quantile):
         waits.judge(missed)
         waits.add(ObservedWait(number, float(wait_s), 1.0))
         waits.check()
-        rank = upper_rank(len(waits), quantile, 0.95)
+        rank = find_upper_rank(len(waits), quantile, 0.95)
         assert waits.bound == (None if rank is None else waits.sorted_waits[rank - 1])
 
 
@@ -128,7 +128,7 @@ def test_bins_cover_all_sizes_and_none_is_thin(rows, minimum):
     sizes, waits = np.array([float(s) for s, _ in rows]), np.array([w for _, w in rows])
     edges = find_edges(sizes, waits, minimum)
     assert edges == sorted(set(edges))
-    counts = np.bincount([bin_of(edges, s) for s in sizes], minlength=len(edges) + 1)
+    counts = np.bincount([find_bin(edges, s) for s in sizes], minlength=len(edges) + 1)
     assert len(edges) == 0 or counts.min() >= minimum
 
 
@@ -267,5 +267,5 @@ def test_a_stricter_bound_is_that_of_the_sorted_history(count, quantile):
     waits = WaitStream(
         0.95, 0.95, [ObservedWait(n, float(n * 7919 % 1000), 1.0) for n in range(count)]
     )
-    rank = upper_rank(count, quantile, 0.95) or count
+    rank = find_upper_rank(count, quantile, 0.95) or count
     assert waits.stricter_bound(quantile) == waits.sorted_waits[rank - 1]

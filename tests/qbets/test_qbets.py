@@ -11,10 +11,10 @@ from scipy.stats import binom, rankdata
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.bounds import (
-    minimum_history,
-    probability_within,
+    compute_minimum_history,
+    compute_probability_within,
+    find_upper_rank,
     rank_table,
-    upper_rank,
 )
 from vgrads.qbets.changepoint import _ranks, autocorrelation, run_length
 
@@ -23,7 +23,7 @@ levels = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99])
 
 def test_textbook_ranks():
     facts = {59: 59, 60: 60, 93: 92, 100: 99, 200: 196, 500: 484, 1000: 962, 5000: 4776}
-    assert {n: upper_rank(n, 0.95, 0.95) for n in facts} == facts
+    assert {n: find_upper_rank(n, 0.95, 0.95) for n in facts} == facts
     minima = {
         (0.95, 0.95): 59,
         (0.9, 0.95): 29,
@@ -32,12 +32,12 @@ def test_textbook_ranks():
         (0.99, 0.95): 299,
         (0.975, 0.99): 182,
     }
-    assert {key: minimum_history(*key) for key in minima} == minima
+    assert {key: compute_minimum_history(*key) for key in minima} == minima
 
 
 @given(levels, levels, st.integers(1, 3000))
 def test_the_rank_is_the_smallest_that_is_sure_enough(quantile, confidence, count):
-    rank = upper_rank(count, quantile, confidence)
+    rank = find_upper_rank(count, quantile, confidence)
     if rank is None:
         assert 1 - quantile**count < confidence
         return
@@ -48,10 +48,10 @@ def test_the_rank_is_the_smallest_that_is_sure_enough(quantile, confidence, coun
 @given(levels, levels, st.integers(1, 400))
 def test_bound_and_probability_are_inverse(quantile, confidence, count):
     """Waiting at most the bound is at least as probable as asked; one rank lower it is not."""
-    rank = upper_rank(count, quantile, confidence)
+    rank = find_upper_rank(count, quantile, confidence)
     if rank is not None:
-        assert probability_within(rank, count, confidence) >= quantile - 1e-9
-        assert probability_within(rank - 1, count, confidence) < quantile + 1e-9
+        assert compute_probability_within(rank, count, confidence) >= quantile - 1e-9
+        assert compute_probability_within(rank - 1, count, confidence) < quantile + 1e-9
 
 
 @pytest.mark.parametrize("bad", [0, 1, -0.5, 1.5, math.nan])
@@ -61,7 +61,7 @@ def test_levels_outside_the_unit_interval_are_refused(bad):
     with pytest.raises(InputError):
         rank_table(0.95, bad, 10)
     with pytest.raises(InputError):
-        probability_within(3, 10, bad)
+        compute_probability_within(3, 10, bad)
 
 
 RUNS = {
@@ -96,4 +96,4 @@ def test_autocorrelation_of_an_ar1_series():
 def test_the_table_of_ranks_is_that_of_single_ranks(quantile, confidence):
     table = rank_table(quantile, confidence, 1500)
     for count in (1, 10, 58, 59, 60, 299, 300, 1000, 1500):
-        assert (upper_rank(count, quantile, confidence) or count + 1) == table[count]
+        assert (find_upper_rank(count, quantile, confidence) or count + 1) == table[count]

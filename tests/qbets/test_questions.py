@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.conftest import DATA
 from tests.qbets.test_state import simulated
 from vgrads.qbets.backtest import backtest
-from vgrads.qbets.blend import blended, knots_of
-from vgrads.qbets.correction_pass import waiting_alike
+from vgrads.qbets.blend import blend_predictions, compute_knots
+from vgrads.qbets.correction_pass import derive_waiting_group
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.knots import score_among, score_of, score_within, wait_at
-from vgrads.qbets.level_curve import anchored
+from vgrads.qbets.level_curve import anchor_scores
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor
 from vgrads.qbets.state_forecast import forecast_state, freeze_state
@@ -140,7 +140,7 @@ def test_inside_a_flat_stretch_a_score_is_drawn_and_elsewhere_it_is_unique(share
 @given(st.lists(st.floats(0.01, 9.0), min_size=60, max_size=300), st.floats(0.2, 8.0))
 def test_a_curve_is_bent_in_its_tail_only_and_stays_one(scores, requested):
     plain = np.sort(np.array(scores))
-    bent = anchored(plain, 0.95, requested)
+    bent = anchor_scores(plain, 0.95, requested)
     assert (np.diff(bent) >= 0).all()
     body = np.arange(1, len(plain) + 1) / (len(plain) + 1) <= 0.9
     rank = int(np.ceil(0.95 * (len(plain) + 1))) - 1
@@ -157,14 +157,14 @@ def test_a_curve_is_bent_in_its_tail_only_and_stays_one(scores, requested):
 
 @given(st.lists(st.floats(0.0, 1e6), min_size=59, max_size=200))
 def test_a_blend_lies_between_what_it_blends(waits):
-    past = knots_of(np.sort(np.array(waits)))
+    past = compute_knots(np.sort(np.array(waits)))
     state = np.array([0.0, 0.0, 5.0, 10.0, 20.0, 30.0, 40.0])
-    both = blended(state, past)
+    both = blend_predictions(state, past)
     assert (both >= np.minimum(state, past) - 1e-9).all()
     assert (both <= np.maximum(state, past) + 1e-9).all()
     assert (np.diff(both) >= -1e-9).all()
-    assert knots_of(np.array(waits[:58])) is None
-    assert np.array_equal(blended(state, None), state)
+    assert compute_knots(np.array(waits[:58])) is None
+    assert np.array_equal(blend_predictions(state, None), state)
 
 
 @pytest.mark.parametrize("message", [0.0, 0.02])
@@ -230,4 +230,4 @@ def test_without_a_user_a_burst_is_identified_by_jobs_exactly_alike():
     shapes = ((4, 1234.0), (4, 1235.0), (5, 1234.0))
     assert [existing.job_class(*shape).group for shape in shapes] == [2, 0, 0]
     assert "alike" in existing.choice(2).why
-    assert waiting_alike(existing.features(4, 1234.0), False) == 60
+    assert derive_waiting_group(existing.features(4, 1234.0), False) == 60

@@ -15,27 +15,27 @@ from hypothesis.extra.numpy import arrays
 from tests.examples import examples
 from tests.logs import make_log, queued_log
 from tests.waiting import until
-from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.live_queue import make_present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.kernel.streams import stream
 from vgrads.portal.jobs.learned_states import LearnedStates
-from vgrads.qbets.backtest import backtest, rolling_coverage
+from vgrads.qbets.backtest import backtest, compute_rolling_coverage
 from vgrads.qbets.conditional import LEVELS
-from vgrads.qbets.conformal import MAX_SCORES, Calibration, ScoreRing, marks_of
+from vgrads.qbets.conformal import MAX_SCORES, Calibration, ScoreRing, derive_class_marks
 from vgrads.qbets.correction_pass import choose_method
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.forecast import QueueForecast
 from vgrads.qbets.knots import HIGHEST, SCORES, score_of, score_within, wait_at
-from vgrads.qbets.past_replay import floor_start
+from vgrads.qbets.past_replay import find_floor_start
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.replay import HistoryReplay, make_predictor, replay
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_state import QueueState
 from vgrads.qbets.state.queue_tables import BUSY, RUNNING
 from vgrads.qbets.state.start_estimates import start_estimates
-from vgrads.qbets.state_forecast import StateForecast, aged, forecast_state, freeze_state
-from vgrads.qbets.state_predictor import StatePredictor, anchors_of, required_for
+from vgrads.qbets.state_forecast import StateForecast, age_forecast, forecast_state, freeze_state
+from vgrads.qbets.state_predictor import StatePredictor, list_anchors, required_for
 from vgrads.simulator.backfill import BatchJob, Conservative
 from vgrads.simulator.replay import Workload, replay_starts
 from vgrads.traces.history import read_history
@@ -174,7 +174,7 @@ def test_a_rare_class_of_jobs_is_covered_as_the_others_are():
     scores = np.minimum(draws.exponential(size=12_000) * np.where(wide, 1.3, 1.0), HIGHEST)
     covered = []
     for score, is_wide in zip(scores.tolist(), wide.tolist(), strict=True):
-        issued = calibration.issue(0, marks_of(0.5 if is_wide else 0.01, 3600.0, 2))
+        issued = calibration.issue(0, derive_class_marks(0.5 if is_wide else 0.01, 3600.0, 2))
         covered.append(score <= issued.score)
         calibration.judge(0, issued, not covered[-1])
         calibration.learn(0, issued, score)
@@ -184,13 +184,13 @@ def test_a_rare_class_of_jobs_is_covered_as_the_others_are():
 
 
 def test_anchors_are_dense_at_first_and_the_same_for_any_length():
-    assert anchors_of(499) == []
-    assert anchors_of(1000) == [500, 750, 1000]
-    assert anchors_of(50_000) == anchors_of(90_000)[: len(anchors_of(50_000))]
+    assert list_anchors(499) == []
+    assert list_anchors(1000) == [500, 750, 1000]
+    assert list_anchors(50_000) == list_anchors(90_000)[: len(list_anchors(50_000))]
     for count in (0, 600, 5000, 40_000, 200_000):
         needs = required_for(count)
         assert 0 <= needs.features <= needs.model <= needs.corrected <= count
-        assert 0 <= floor_start(needs.corrected) <= needs.corrected
+        assert 0 <= find_floor_start(needs.corrected) <= needs.corrected
 
 
 @pytest.mark.parametrize("knows_user", [pytest.param(False, marks=pytest.mark.more), True])
@@ -259,7 +259,7 @@ def test_a_stored_replay_continues_with_a_log_that_has_grown():
 def test_a_stored_replay_that_lacks_what_an_instant_needs_is_refused():
     """One for a later instant has corrections of bounds that start later."""
     log = simulated(6000)
-    anchors = anchors_of(5900)
+    anchors = list_anchors(5900)
     stop_s, at_s = (float(log.submit_s[anchors[n] - 1]) for n in (-2, -1))
     predictor = StatePredictor(log, STATE, at_s + 1.0)
     predictor.to(stop_s)
@@ -285,7 +285,7 @@ def test_a_regime_change_costs_no_more_than_with_qbets():
     for chosen in (STATE, Settings()):
         trial = backtest(log, "shift", settings=chosen)
         retained = (log.wait_s <= trial.issued_s)[2400:]
-        lost[chosen.method] = int((rolling_coverage(retained, 200) < 0.9).sum())
+        lost[chosen.method] = int((compute_rolling_coverage(retained, 200) < 0.9).sum())
         assert trial.scored[2400:].all()
         assert retained[-1000:].mean() >= 0.93
     assert lost["state"] <= lost["qbets"]
@@ -417,7 +417,7 @@ def test_a_queue_that_is_not_listed_is_never_an_empty_one(snapshot, reason):
     busy_s = float(log.submit_s[1200])
     log = replace(log, unix_start_s=time.time() - busy_s - 600.0)
     existing = forecast_state(log, busy_s, STATE)
-    silent, view = present_forecast(existing, log, "batch", snapshot)
+    silent, view = make_present_forecast(existing, log, "batch", snapshot)
     assert silent.age_s == pytest.approx(600.0, abs=60.0)
     assert silent.state is existing.state
     assert (view.source, view.waiting, view.reason) == ("past", None, reason)
@@ -429,7 +429,7 @@ def test_a_listing_that_is_old_counts_less_and_says_so():
     log = replace(log, unix_start_s=time.time() - log.end_s - 9000.0)
     existing = forecast_state(log, log.end_s, STATE)
     snapshot = SiteSnapshot(taken_unix_s=time.time() - 7200.0, problem="no answer")
-    aging, view = present_forecast(existing, log, "batch", snapshot)
+    aging, view = make_present_forecast(existing, log, "batch", snapshot)
     assert aging.age_s == pytest.approx(7200.0, abs=60.0)
     assert view.sentence == "queue as of 2h ago: 0 jobs wait, 0 run (no answer)"
 
@@ -437,14 +437,16 @@ def test_a_listing_that_is_old_counts_less_and_says_so():
 def as_listed(forecast, log, jobs):
     """The forecast of a queue that its site lists now."""
     snapshot = SiteSnapshot(taken_unix_s=time.time(), jobs=tuple(jobs))
-    return present_forecast(forecast, log, "batch", snapshot)[0]
+    return make_present_forecast(forecast, log, "batch", snapshot)[0]
 
 
 def test_the_older_a_state_the_less_it_says():
     """A queue that is full now says little of tomorrow: then past waits speak."""
     full = forecast_state(simulated(1500), simulated(1500).submit_s[1200], STATE)
     shape, levels = (32, 7000.0), [0.5, 0.95]
-    now, later, much_later = (aged(full, s).bounds(*shape, levels) for s in (0.0, 3600.0, 1e7))
+    now, later, much_later = (
+        age_forecast(full, s).bounds(*shape, levels) for s in (0.0, 3600.0, 1e7)
+    )
     past = np.cbrt(full.floor.waits(*shape))
     assert abs(much_later[0] ** (1 / 3) - np.quantile(past, 0.5)) < 0.2 * past.max()
     assert np.all((now - later) * (later - much_later) >= 0)

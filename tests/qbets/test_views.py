@@ -11,18 +11,18 @@ import pytest
 from tests.logs import queued_log
 from vgrads.api.queues.histories import AS_QUESTION, learned_forecast
 from vgrads.api.queues.live_queue import (
+    choose_view,
     learn_present,
     learned_unix_s,
-    present_forecast,
-    view_of_history,
+    make_present_forecast,
 )
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.kernel.errors import InputError
 from vgrads.qbets.backtest import backtest, backtest_levels
 from vgrads.qbets.explain import SIDES, explain
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import StateForecast, make_forecast, present_of_history
-from vgrads.qbets.viewed_log import end_of, in_view, view_at
+from vgrads.qbets.state_forecast import StateForecast, find_present, make_forecast
+from vgrads.qbets.viewed_log import choose_view_at, end_of, select_view
 from vgrads.qbets.views import BEST, ENDED, FULL, STARTED
 from vgrads.traces.records import WaitingQueue
 from vgrads.traces.swf import write_swf
@@ -69,7 +69,7 @@ def test_a_cut_history_gives_the_answer_that_the_backtest_of_its_view_scores(vie
             continue
         before_s = float(np.nextafter(at_s, -np.inf))
         part = as_shown(log, view, before_s)
-        assert view_at(part) == view
+        assert choose_view_at(part) == view
         result = learned_forecast(part, at_s, settings_of(BEST, method=method))
         assert (result.settings.view, result.method) == (view, method)
         shape = int(log.procs[row]), float(log.request_s[row])
@@ -148,12 +148,12 @@ def test_a_backtest_of_another_probability_issues_what_a_question_gets():
 
 def test_long_before_its_end_a_history_shows_all_jobs():
     log = whole()
-    assert view_at(log) == ENDED
-    assert view_at(log, log.end_s) == ENDED
-    assert view_at(log, log.end_s / 2) == FULL
+    assert choose_view_at(log) == ENDED
+    assert choose_view_at(log, log.end_s) == ENDED
+    assert choose_view_at(log, log.end_s / 2) == FULL
     assert end_of(log, ENDED) == (log.start_s + log.run_s).max() > end_of(log, FULL)
     running = as_shown(log, STARTED, log.end_s)
-    assert (view_at(running), view_at(running, log.end_s / 2)) == (STARTED, FULL)
+    assert (choose_view_at(running), choose_view_at(running, log.end_s / 2)) == (STARTED, FULL)
 
 
 def test_a_history_that_lists_waiting_jobs_is_answered_with_them_at_and_before_its_end():
@@ -166,8 +166,8 @@ def test_a_history_that_lists_waiting_jobs_is_answered_with_them_at_and_before_i
     columns = {name: getattr(waits, name) for name in names}
     part = replace(part, waiting=WaitingQueue(taken_s=taken_s, is_listed=True, **columns))
     for at_s in (taken_s, float(log.submit_s[row + 3])):
-        assert view_at(part, at_s) == FULL
-        present = present_of_history(part, AS_QUESTION, at_s)
+        assert choose_view_at(part, at_s) == FULL
+        present = find_present(part, AS_QUESTION, at_s)
         waiting = (log.submit_s <= at_s) & (log.start_s > at_s)
         running = (log.start_s <= at_s) & (log.start_s + log.run_s > at_s)
         assert len(present.waiting) == waiting.sum() > 0
@@ -175,7 +175,7 @@ def test_a_history_that_lists_waiting_jobs_is_answered_with_them_at_and_before_i
         assert sum(job.procs for _, job in present.running) == log.procs[running].sum()
         result = learned_forecast(part, at_s, settings_of(BEST))
         assert len(result.state.waiting) == waiting.sum()
-    assert present_of_history(part, AS_QUESTION, float(log.submit_s[100])) is None
+    assert find_present(part, AS_QUESTION, float(log.submit_s[100])) is None
 
 
 @pytest.mark.parametrize("hours", [1, 24])
@@ -197,7 +197,7 @@ def test_a_queue_that_its_site_does_not_list_is_that_of_its_history_for_some_hou
 
     result = learn_present(learn, None, age_of)
     assert result.settings.view == (FULL if hours == 1 else ENDED)
-    assert present_forecast(result, part, "batch", None)[1].source == "past"
+    assert make_present_forecast(result, part, "batch", None)[1].source == "past"
     snapshot = SiteSnapshot(taken_unix_s=time.time())
     assert learn_present(learn, snapshot, age_of).settings.view == FULL
     hidden = replace(snapshot, is_hidden=True)
@@ -206,7 +206,7 @@ def test_a_queue_that_its_site_does_not_list_is_that_of_its_history_for_some_hou
 
 def test_an_unknown_view_is_refused():
     with pytest.raises(InputError, match="unknown view 'end'"):
-        in_view(whole(), "end")
+        select_view(whole(), "end")
     with pytest.raises(InputError, match="known: full, started, ended"):
         backtest(whole(), "whole", "*", Settings(view="nothing"))
 
@@ -243,10 +243,10 @@ def test_an_explanation_names_only_what_the_view_shows(view, hidden):
 def test_a_question_of_a_view_says_what_is_not_shown():
     log = whole()
     for view, words in ((STARTED, "no waiting jobs"), (ENDED, "neither waiting nor running jobs")):
-        result = view_of_history(log, 5.0, make_forecast(log, 5.0, settings_of(view)))
+        result = choose_view(log, 5.0, make_forecast(log, 5.0, settings_of(view)))
         assert (result.view, result.as_json()["view"]) == (view, view)
         assert result.sentence.startswith(f"the history shows {words} as of 1970-01-01")
-    assert view_of_history(log, 5.0, make_forecast(log, 5.0, settings_of(FULL))).sentence == ""
+    assert choose_view(log, 5.0, make_forecast(log, 5.0, settings_of(FULL))).sentence == ""
 
 
 # odd histories

@@ -6,7 +6,7 @@ import numpy as np
 
 from tests.qbets.test_state import simulated
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import StateForecast, make_forecast, present_of_history
+from vgrads.qbets.state_forecast import StateForecast, find_present, make_forecast
 from vgrads.traces.records import WaitingQueue
 
 SETTINGS = Settings(method="state", knows_user=False)
@@ -31,7 +31,7 @@ def test_the_state_of_a_growing_history_is_that_of_the_whole_log():
     dump, waiting = taken(log, at_s)
     assert waiting > 3
     whole = make_forecast(log, at_s, SETTINGS)
-    growing = make_forecast(dump, at_s, SETTINGS).with_queue(present_of_history(dump, SETTINGS))
+    growing = make_forecast(dump, at_s, SETTINGS).with_queue(find_present(dump, SETTINGS))
     without = make_forecast(replace(dump, waiting=None), at_s, SETTINGS)
     assert isinstance(whole, StateForecast) and isinstance(growing, StateForecast)
     shape = (16, 7200.0)
@@ -41,4 +41,4 @@ def test_the_state_of_a_growing_history_is_that_of_the_whole_log():
         np.isclose(right, now, rtol=0.02, equal_nan=True).sum()
         > np.isclose(right, before, rtol=0.02, equal_nan=True).sum()
     )
-    assert present_of_history(log, SETTINGS) is None
+    assert find_present(log, SETTINGS) is None

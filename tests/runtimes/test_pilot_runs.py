@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.planner.test_planner import make_set
 from vgrads.api.plans.pilot_choice import UncertainKind, choose_pilots
-from vgrads.api.plans.pilot_set import pilot_set, pilot_tasks
-from vgrads.api.plans.pilots import pilots_to_start
+from vgrads.api.plans.pilot_set import choose_pilot_tasks, make_pilot_set
+from vgrads.api.plans.pilots import choose_pilots_to_start
 from vgrads.api.plans.planning import GridSnapshot, plan_set
 from vgrads.planner.make import STANDARD
 from vgrads.vgrid.catalog import load_catalog
@@ -106,11 +106,11 @@ def test_the_pilot_tasks_are_run_for_a_twentieth_of_the_work(write):
     tasks = [of_kind("long", n, 100.0 + n) for n in range(3)]
     tasks += [of_kind("short", n, 10.0 + n) for n in range(20)]
     planned = planned_of(write, *tasks)
-    (chosen,), (left,) = pilots_to_start(planned, options=QUICK)
+    (chosen,), (left,) = choose_pilots_to_start(planned, options=QUICK)
     assert (chosen["kind"], chosen["task"], chosen["pilot_s"]) == ("short", "short0", 10.0)
     assert left["kind"] == "long"
     assert "of the set's work; all pilots together may take 5%" in left["reason"]
-    trial = pilot_set(planned, [chosen])
+    trial = make_pilot_set(planned, [chosen])
     assert trial.name != planned.workflow_set.name
     assert [list(w.tasks) for w in trial.workflows] == [["short0"]]
 
@@ -130,13 +130,13 @@ def test_the_pilot_tasks_are_run_for_a_twentieth_of_the_work(write):
 )
 def test_only_tasks_that_run_alone_and_change_nothing_are_started(write, more, reason):
     task = replace(of_kind("k", 0, 5.0), **more)
-    task_of_kind = pilot_tasks(planned_of(write, of_kind("p", 0, 5.0), task))["k"]
+    task_of_kind = choose_pilot_tasks(planned_of(write, of_kind("p", 0, 5.0), task))["k"]
     assert reason in task_of_kind.reason
     assert (task_of_kind.key is None) == bool(reason)
 
 
 def test_tasks_that_wait_for_their_release_are_not_started(write):
-    task_of_kind = pilot_tasks(planned_of(write, of_kind("k", 0, 5.0), released=True))["k"]
+    task_of_kind = choose_pilot_tasks(planned_of(write, of_kind("k", 0, 5.0), released=True))["k"]
     assert task_of_kind.key is None
 
 

@@ -13,11 +13,11 @@ from tests.planner.test_planner import chain, make_set
 from vgrads.api.plans.pilots import pilots
 from vgrads.api.plans.planning import GridSnapshot, plan_set
 from vgrads.api.plans.runtimes import (
+    add_run_times,
+    derive_kind,
     describe_basis,
-    kind_of,
-    learned,
-    source_text,
-    with_run_times,
+    describe_source,
+    learn_run_times,
 )
 from vgrads.planner.make import STANDARD
 from vgrads.portal.records.archive import pack, unpack
@@ -216,22 +216,22 @@ def catalog(write):
 
 
 def test_what_is_stated_weighs_as_so_many_observations(catalog):
-    run_times = learned(learn(TaskHistory(), records(*[100.0, 101.0, 99.0] * 10)))
-    few = learned(learn(TaskHistory(), records(100.0)))
+    run_times = learn_run_times(learn(TaskHistory(), records(*[100.0, 101.0, 99.0] * 10)))
+    few = learn_run_times(learn(TaskHistory(), records(100.0)))
     for many, low, high in ((run_times, 100, 150), (few, 300, 1000)):
-        workflow_set, basis = with_run_times(
+        workflow_set, basis = add_run_times(
             make_set([of_kind("k", runtime_s=1000.0)]), many, catalog
         )
         task = workflow_set.workflows[0].tasks["t"]
         assert low < task.runtime_s < high
         assert basis["k"]["source"] == "learned"
     unnamed = make_workflow("w", [Task(id="t", runtime_s=1000.0, command="k x")])
-    assert with_run_times(make_set([unnamed]), run_times, catalog)[0].workflows[0] is unnamed
+    assert add_run_times(make_set([unnamed]), run_times, catalog)[0].workflows[0] is unnamed
 
 
 def test_nothing_learned_changes_nothing_that_is_stated(catalog):
     workflow_set = make_set([chain("a", 1.0, 2.0), chain("b", 3.0)])
-    result, basis = with_run_times(workflow_set, learned(), catalog)
+    result, basis = add_run_times(workflow_set, learn_run_times(), catalog)
     assert result.workflows == workflow_set.workflows
     assert [entry["source"] for entry in basis.values()] == ["stated"]
     assert describe_basis(basis.values()) == []
@@ -239,9 +239,9 @@ def test_nothing_learned_changes_nothing_that_is_stated(catalog):
 
 def test_a_wide_guess_never_asks_for_more_memory_than_there_is(write):
     node = '[[site.node]]\ntype = "n"\ncores = 2\nmemory_mib = 1000\n'
-    run_times = learned(learn(TaskHistory(), records(10.0, memory_bytes=900.0 * 2**20)))
+    run_times = learn_run_times(learn(TaskHistory(), records(10.0, memory_bytes=900.0 * 2**20)))
     for text, most in ((SITES, float("inf")), (SITES + node, 1000.0)):
-        workflow_set, _ = with_run_times(
+        workflow_set, _ = add_run_times(
             make_set([of_kind("k")]), run_times, load_catalog(write("x.toml", text))
         )
         assert 900 < workflow_set.workflows[0].tasks["t"].memory_mib <= most
@@ -301,10 +301,10 @@ def test_a_pilot_is_chosen_by_the_probability_that_it_adds(catalog):
 
 def test_a_limit_is_called_one_and_gives_way_to_records(catalog):
     limited = of_kind("k", **timed({}, ("t",), None, 3600.0))
-    _, basis = with_run_times(make_set([limited]), learned(), catalog)
-    assert source_text(basis["k"]) == "a third of the limit"
-    measured = learned(learn(TaskHistory(), records(100.0, 110.0)))
-    timed_set, basis = with_run_times(make_set([limited]), measured, catalog)
+    _, basis = add_run_times(make_set([limited]), learn_run_times(), catalog)
+    assert describe_source(basis["k"]) == "a third of the limit"
+    measured = learn_run_times(learn(TaskHistory(), records(100.0, 110.0)))
+    timed_set, basis = add_run_times(make_set([limited]), measured, catalog)
     assert basis["k"]["source"] == "learned"
     assert timed_set.workflows[0].tasks["t"].runtime_s == pytest.approx(105, rel=0.3)
 
@@ -317,7 +317,7 @@ def test_slots_get_the_speed_that_was_observed(write):
         logs={},
         instants={},
         forecasts={},
-        run_times=learned(learn(TaskHistory(), task_records)),
+        run_times=learn_run_times(learn(TaskHistory(), task_records)),
     )
     planned = plan_set(make_set([of_kind("k", command="true")], deadline_s=300.0), grid)
     speeds = {slot.site: slot.speed for slot in planned.snapshot.slots}
@@ -329,8 +329,8 @@ def test_slots_get_the_speed_that_was_observed(write):
     st.text("ab1_", min_size=1),
 )
 def test_every_task_has_a_kind(command, name):
-    assert kind_of(Task(id=name, runtime_s=1.0, command=command))
-    assert kind_of(Task(id=name, runtime_s=1.0, kind="mine", command=command)) == "mine"
+    assert derive_kind(Task(id=name, runtime_s=1.0, command=command))
+    assert derive_kind(Task(id=name, runtime_s=1.0, kind="mine", command=command)) == "mine"
 
 
 def test_kinds_of_tasks_are_programs():
@@ -341,7 +341,8 @@ def test_kinds_of_tasks_are_programs():
         "": "split",
     }
     result = {
-        command: kind_of(Task(id="split_12", runtime_s=1.0, command=command)) for command in kinds
+        command: derive_kind(Task(id="split_12", runtime_s=1.0, command=command))
+        for command in kinds
     }
     assert {c: k for c, k in result.items() if "srun" not in c} == {
         c: k for c, k in kinds.items() if "srun" not in c

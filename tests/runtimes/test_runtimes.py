@@ -21,7 +21,7 @@ from vgrads.runtimes.task_history import (
     forget,
     from_json,
     learn,
-    mapped,
+    rename_kinds,
     to_json,
 )
 from vgrads.traces.task_record import TaskRecord
@@ -346,7 +346,7 @@ def test_two_tools_by_a_single_name_are_not_mixed():
     assert {"dna", "rna", "ALIGN"} <= set(
         str(caught.value).replace(":", " ").replace("/", " ").split()
     )
-    apart = learn(TaskHistory(), mapped(mixed, {"rna/ALIGN": "STAR"}))
+    apart = learn(TaskHistory(), rename_kinds(mixed, {"rna/ALIGN": "STAR"}))
     assert apart.kinds == ("ALIGN", "STAR")
     assert learn(TaskHistory(), [*flow("dna", 50, "bwa"), *flow("rna", 60, "bwa")]).kinds == (
         "ALIGN",
@@ -362,7 +362,7 @@ def test_unnamed_tools_are_distinguished_by_their_times():
 
 
 def test_a_mapping_renames():
-    task_records = mapped(
+    task_records = rename_kinds(
         flow("dna", 50, count=1) + flow("rna", 50, count=1), {"ALIGN": "map", "rna/ALIGN": "star"}
     )
     assert [r.kind for r in task_records] == ["map", "star"]

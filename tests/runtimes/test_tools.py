@@ -18,9 +18,9 @@ from vgrads.runtimes.tools import (
     from_json,
     joined,
     level_of,
-    names_of,
+    list_names,
+    load_shipped,
     of_kinds,
-    shipped,
     sums_of,
     to_json,
     without,
@@ -45,7 +45,7 @@ def step(kind, seconds, **more):
     ],
 )
 def test_a_tool_is_recognised_by_name_or_command(kind, command, name):
-    assert name in names_of(kind, command) and name in shipped()
+    assert name in list_names(kind, command) and name in load_shipped()
 
 
 def test_a_utility_before_another_program_says_nothing():
@@ -109,7 +109,7 @@ def test_only_what_three_others_have_run_serves_an_owner(owners):
 
 
 def test_distributions_are_stored_as_they_are():
-    tools = of_kinds([(names_of("STAR_ALIGN"), 1.5), (names_of("STAR_INDEX"), -2.0)])
+    tools = of_kinds([(list_names("STAR_ALIGN"), 1.5), (list_names("STAR_INDEX"), -2.0)])
     assert from_json(json.loads(json.dumps(to_json(tools)))) == {
         name: pytest.approx(level, abs=1e-3) for name, level in tools.items()
     }
@@ -118,7 +118,7 @@ def test_distributions_are_stored_as_they_are():
 
 
 def test_half_of_the_recorded_workflows_are_predicted_within_a_factor_four(shared):
-    rows = unseen(shared, shipped())
+    rows = unseen(shared, load_shipped())
     assert sum(1 / 4 <= row.factor <= 4 for row in rows) >= len(rows) / 2
     assert sum(0.1 <= row.below <= 0.9 for row in rows) >= 0.7 * len(rows)
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.portal.serving import bearer, serve_this_machine, serving
 from tests.waiting import until
-from vgrads.api.bags.matrices import digest_of, items_of
+from vgrads.api.bags.matrices import digest_of, read_items
 from vgrads.api.queues.forecast_cache import cached
 from vgrads.dispatch.axes import read_table
 from vgrads.dispatch.document import BagDocument
@@ -85,7 +85,7 @@ WAYS = {
     "commands of a bag": put_in_bag,
     "table of a bag": lambda path, _: read_table(path),
     "document": lambda path, _: read_text(path),
-    "items of a matrix": lambda path, _: items_of(path),
+    "items of a matrix": lambda path, _: read_items(path),
     "function of a matrix": lambda path, _: digest_of(path),
     "run times": lambda path, _: list(open_lines(path)),
     "history": lambda path, _: cached(path, "", lambda: 1),

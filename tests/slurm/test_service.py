@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.waiting import until
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.api.slurm.records import FIRST_ID
 from vgrads.api.slurm.service import SlurmService
 from vgrads.portal.charts.gantt import render_html
@@ -27,7 +27,7 @@ class Slurm:
         self.begin()
 
     def begin(self):
-        self.service = SlurmService(self.home / "slurm", this_machine(2), self.now_s)
+        self.service = SlurmService(self.home / "slurm", describe_this_machine(2), self.now_s)
         self.service.start()
 
     def now_s(self):

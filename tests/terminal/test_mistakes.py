@@ -14,7 +14,7 @@ import vgrads as api
 from tests.conftest import DATA, ROOT
 from tests.logs import make_log
 from tests.terminal.pseudo_terminal import in_terminal
-from vgrads.api.plans.unit_mistakes import unit_question
+from vgrads.api.plans.unit_mistakes import ask_for_unit
 from vgrads.portal.cli.queues.text import explanation_text
 from vgrads.traces.swf import write_swf
 
@@ -71,8 +71,8 @@ def test_a_bare_number_that_is_enough_is_not_asked_about(vgrads, write):
 
 def test_a_deadline_that_was_replaced_is_not_asked_about():
     chosen = api.read_set(DATA / "lead.yaml", deadline=3).workflow_set
-    assert unit_question(chosen, ()) == "3 means 3 seconds; did you mean 3h?"
-    assert unit_question(replace(chosen, deadline_s=60.0), ()) == ""
+    assert ask_for_unit(chosen, ()) == "3 means 3 seconds; did you mean 3h?"
+    assert ask_for_unit(replace(chosen, deadline_s=60.0), ()) == ""
 
 
 def test_run_and_the_python_interface_ask_too(vgrads, write):

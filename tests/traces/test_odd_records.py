@@ -6,7 +6,7 @@ import pytest
 
 from vgrads.kernel.errors import InputError
 from vgrads.traces.history import read_history
-from vgrads.traces.plausibility import more_than_stated, peak_procs
+from vgrads.traces.plausibility import count_peak_procs, find_more_than_stated
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.report import Unused
 
@@ -274,9 +274,9 @@ def test_unlikely_values_are_named_with_their_cause(write, row, cause):
 
 def test_a_site_that_is_smaller_than_its_history(write):
     log = read_history(write("a.swf", many(200, lambda n: (n, 0, 500, 4, 3600, n % 7))))
-    assert peak_procs(log) == 4 * 200
-    assert list(more_than_stated(log, 800)) == []
-    (text,) = more_than_stated(log, 64)
+    assert count_peak_procs(log) == 4 * 200
+    assert list(find_more_than_stated(log, 800)) == []
+    (text,) = find_more_than_stated(log, 64)
     assert "800 processors ran jobs at once, 64 are stated" in text
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.conftest import DATA
-from vgrads.api.plans.convert import converted, form_of, set_text
+from vgrads.api.plans.convert import choose_form, convert_text, set_text
 from vgrads.api.plans.set_files import SetOverrides, load_set
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.dag import make_workflow
@@ -66,7 +66,7 @@ def test_there_and_back_everything_is_as_it_was(workflow):
         at[0].write_text(json.dumps(write_wfformat(workflow)))
         steps = (("set", "4h"), ("wfformat", None), ("set", "4h"))
         for (form, deadline), before, after in zip(steps, at, at[1:], strict=False):
-            after.write_text(converted(before, form, SetOverrides(deadline=deadline))[0])
+            after.write_text(convert_text(before, form, SetOverrides(deadline=deadline))[0])
         once, twice = (path.read_text().partition("\n")[2] for path in (at[1], at[3]))
         assert once == twice
         (result,) = load_set(at[3])[0].workflows
@@ -176,5 +176,5 @@ def test_a_name_that_a_set_cannot_hold_is_refused(vgrads, write, tmp_path):
 
 
 def test_the_form_follows_the_ending():
-    assert [form_of(Path(name), None) for name in ("a.json", "a.YML")] == ["wfformat", "set"]
-    assert form_of(Path("a.txt"), "set") == "set"
+    assert [choose_form(Path(name), None) for name in ("a.json", "a.YML")] == ["wfformat", "set"]
+    assert choose_form(Path("a.txt"), "set") == "set"

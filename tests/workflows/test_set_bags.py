@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from vgrads.api.config import embedded_data
-from vgrads.api.plans.set_bags import bag_workflow
+from vgrads.api.config import find_embedded_data
+from vgrads.api.plans.set_bags import make_bag_workflow
 from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.store import Store
@@ -43,7 +43,7 @@ SET = {
 
 def pieces(tasks=7, **fields):
     bag = {"commands": [f"echo {n}" for n in range(tasks)], "runtime_s": 1.0} | fields
-    return bag_workflow(WorkflowDocument(kind="bag", name="b", bag=bag), None)
+    return make_bag_workflow(WorkflowDocument(kind="bag", name="b", bag=bag), None)
 
 
 def run_all(workflow, folder, **environment):
@@ -93,7 +93,7 @@ def test_pieces_run_each_command_as_it_is(values, tmp_path_factory):
         "outputs": ["out-{task}"],
         "runtime_s": 0.01,
     }
-    workflow = bag_workflow(WorkflowDocument(kind="bag", name="b", bag=bag), None)
+    workflow = make_bag_workflow(WorkflowDocument(kind="bag", name="b", bag=bag), None)
     assert set(run_all(workflow, folder)) == {0}
     assert [(folder / f"out-{n}").read_text() for n in range(len(values))] == values
     outputs = [name for task in workflow.tasks.values() for name in task.outputs]
@@ -195,7 +195,7 @@ def test_wrong_entries(entry, words, write):
 
 def test_services_accept_bags_in_sets(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    catalog = load_catalog(embedded_data() / "sites.toml")
+    catalog = load_catalog(find_embedded_data() / "sites.toml")
     with TestClient(make_app(store, catalog)) as client:
         answer = client.post("/v1/workflow-sets", json=SET)
         assert answer.status_code == 201, answer.text

@@ -12,7 +12,7 @@ THIS_MACHINE = "here"
 """Names this machine where a file of sites is expected."""
 
 
-def embedded_data() -> Path:
+def find_embedded_data() -> Path:
     """Return the folder of embedded sites and sets: inside an installed package, or next to it in a
     checkout."""
     inside = Path(__file__).parent / "embedded"
@@ -44,14 +44,14 @@ def make_home() -> Path:
     return folder
 
 
-def learned_folder() -> Path:
+def choose_learned_folder() -> Path:
     """Return the folder of what was learned from histories: ``VGRADS_LEARNED``, which homes of one
     user may share, since its names are digests of content; otherwise a folder of the home."""
     chosen = os.environ.get("VGRADS_LEARNED")
     return Path(chosen) if chosen else home() / "cache" / "learned"
 
 
-def planning_effort() -> float:
+def read_planning_effort() -> float:
     """Return the effort of planning, a multiple of the usual: ``VGRADS_EFFORT``, otherwise 1. Raise
     InputError if it is not a number from 0 to 1000."""
     chosen = os.environ.get("VGRADS_EFFORT") or "1"

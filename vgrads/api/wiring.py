@@ -82,12 +82,12 @@ def is_batch_system(site: Site) -> bool:
     return is_real(site) and site.kind == "batch"
 
 
-def any_real(catalog: Catalog, plan: Plan) -> bool:
+def uses_real_site(catalog: Catalog, plan: Plan) -> bool:
     """True if a plan uses a site that is not simulated."""
     return any(catalog.site(use.slot.site).driver != "simulated" for use in plan.uses)
 
 
-def all_simulated(sites: Iterable[Site]) -> bool:
+def are_all_simulated(sites: Iterable[Site]) -> bool:
     """True if no site is real; InputError if real and simulated ones are mixed."""
     kinds = {site.driver == "simulated" for site in sites}
     if len(kinds) > 1:
@@ -190,7 +190,7 @@ def open_batch(site: Site) -> BatchSite:
     return BatchSite(site.name, _dialect(site.driver), shell, site.access, max_walltime_s)
 
 
-def site_file(site: Site, kind: str) -> Path:
+def derive_site_file(site: Site, kind: str) -> Path:
     """Return a file of this user about a real site, under its name and a digest of how it is
     reached."""
     identity = repr((site.driver, site.access.host, site.access.ssh_options)).encode()
@@ -221,7 +221,7 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
 
         with suppress(OSError):  # then nothing is known of other processes
             make_home()
-        limit = LookLimit(site_file(site, "looks"), site.access.poll_s)
+        limit = LookLimit(derive_site_file(site, "looks"), site.access.poll_s)
         return BatchDriver(open_batch(site), clock or WallClock(), limit.permits)
     from vgrads.drivers.cloud import CloudDriver, NodePrice
     from vgrads.drivers.credentials import find_credentials
@@ -331,7 +331,7 @@ def make_real_engine(
     from vgrads.execmgr.tasks.folder import AWAY
 
     here = files.tasks(catalog.sites)
-    values = own_values(files.pass_env) if files.own else {}
+    values = read_own_values(files.pass_env) if files.own else {}
     news: Completions = Queue()
     processes = ProcessEngine(clock, here, news)
     sites = [catalog.site(name) for name in names]
@@ -354,12 +354,12 @@ def make_real_engine(
     return Engines(by_site, news), polling
 
 
-def own_values(names: Iterable[str]) -> dict[str, str]:
+def read_own_values(names: Iterable[str]) -> dict[str, str]:
     """Return the variables that the user of this process passes to their tasks at every site."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def sweep_others(drivers: Mapping[str, Driver], run_id: str, needed: Collection[str]) -> None:
+def remove_other_jobs(drivers: Mapping[str, Driver], run_id: str, needed: Collection[str]) -> None:
     """Remove jobs with the mark of a run whose slots it does not need: submitted after the end of
     its journal, or ended for the run but not at the site."""
     for driver in map(_innermost, drivers.values()):
@@ -399,35 +399,35 @@ def _is_real_driver(driver: Driver) -> TypeGuard[BatchDriver | CloudDriver]:
 
 def _pilot(site: Site, engine: AgentEngine) -> Pilot:
     """Return the command of a site's slots. The first call opens this machine's port for agents."""
-    host = contact_host(site) if is_real(site) else "127.0.0.1"
+    host = find_contact_host(site) if is_real(site) else "127.0.0.1"
     passes = {"VGRADS_PASS_ENV": " ".join(site.pass_env)} if site.pass_env else {}
     return Pilot(
-        command=agent_command(site),
+        command=make_agent_command(site),
         environment=engine.environment(host) | passes,
         of_slot=engine.key_for,
     )
 
 
-def agent_command(site: Site) -> str:
+def make_agent_command(site: Site) -> str:
     """Return the command that starts agents of a site."""
     if site.driver == "local" and not site.access.python:
         return agent_file.installed_pilot_command()
     if site.kind == "cloud":  # user data is short
-        return agent_file.fetched_pilot_command(*pythons_of(site))
-    return agent_file.pilot_command(*pythons_of(site))
+        return agent_file.fetched_pilot_command(*list_pythons(site))
+    return agent_file.pilot_command(*list_pythons(site))
 
 
-def pythons_of(site: Site) -> tuple[str, ...]:
+def list_pythons(site: Site) -> tuple[str, ...]:
     """Return the interpreters for agents of a site; the first that exists is used."""
     if site.access.python:
         return (site.access.python,)
     return (sys.executable, "python3") if _shares_files(site) else ("python3",)
 
 
-def python_problem(site: Site) -> str:
+def explain_missing_python(site: Site) -> str:
     """Return why a batch site has no interpreter for agents; empty if it has one, or starts them
     elsewhere."""
-    return open_batch(site).python_problem(pythons_of(site)) if site.driver in _DIALECTS else ""
+    return open_batch(site).python_problem(list_pythons(site)) if site.driver in _DIALECTS else ""
 
 
 def _shares_files(site: Site) -> bool:
@@ -436,7 +436,7 @@ def _shares_files(site: Site) -> bool:
     return stated if stated is not None else site.kind != "cloud" and not site.access.host
 
 
-def contact_host(site: Site) -> str:
+def find_contact_host(site: Site) -> str:
     """Return the address of this machine for slots of a site."""
     try:
         return site.access.contact or socket.gethostbyname(socket.gethostname())

@@ -66,13 +66,13 @@ def _here(
     document: dict[str, Any],
 ) -> Place:
     from vgrads.api.bags.in_process import LocalChannel
-    from vgrads.api.queues.sites import this_machine
+    from vgrads.api.queues.sites import describe_this_machine
     from vgrads.interface.catalogs import catalog_of
 
     is_local = sites in ("local", THIS_MACHINE, None)
     if is_local:
         procs = max_workers or len(os.sched_getaffinity(0))
-        catalog = this_machine(procs)
+        catalog = describe_this_machine(procs)
     else:
         catalog, procs = catalog_of(sites), max_workers or 8
     hosts: dict[str, Any] = {"idle": "10m"}

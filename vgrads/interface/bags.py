@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.bags.sites import check_places, usable_sites
+from vgrads.api.bags.sites import check_places, select_usable_sites
 from vgrads.api.config import THIS_MACHINE
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.interface.arguments import Duration, FileName, named_arguments, path_of, seconds_of
@@ -127,7 +127,7 @@ class Bag:
         ``rerun``: tasks are run also where an earlier run, in the data folder of vgrads, has done
         them.
         """
-        catalog = usable_sites(catalog_of(sites), self.document)
+        catalog = select_usable_sites(catalog_of(sites), self.document)
         check_places(catalog, self.document)
         chosen = None if folder is None else path_of(folder).absolute()
         how = BagOptions(policy, on_status, rerun)

@@ -10,10 +10,10 @@ from typing import Any
 
 from vgrads.api.plans.answers import plan_json, planned_gantt
 from vgrads.api.plans.planning import Planned
-from vgrads.api.plans.refusals import relaxation_text
+from vgrads.api.plans.refusals import describe_relaxation
 from vgrads.api.plans.runtimes import describe_basis
-from vgrads.api.plans.up_to_date import EarlierRun, up_to_date
-from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
+from vgrads.api.plans.up_to_date import EarlierRun, find_up_to_date
+from vgrads.api.queues.start_estimate_prior import describe_priors, list_refusals
 from vgrads.interface.arguments import (
     FileName,
     named_arguments,
@@ -147,7 +147,7 @@ class PlanResult:
 
     def _repr_html_(self) -> str:
         relaxations = [
-            f"Sufficient change: {relaxation_text(change)}" for change in self.relaxations
+            f"Sufficient change: {describe_relaxation(change)}" for change in self.relaxations
         ]
         chart = planned_gantt(self.planned) if self.placements else None
         return gantt_html(self.sentence, chart, [*relaxations, *self.notes])
@@ -178,7 +178,7 @@ def plan_source(
     catalog = catalog_of(sites, loaded.sites)
     runs = [EarlierRun(path_of(folder).name, path_of(folder).resolve()) for folder in earlier]
     context = PlanningContext(
-        catalog=catalog, find_done=lambda chosen: up_to_date(chosen, catalog, runs)
+        catalog=catalog, find_done=lambda chosen: find_up_to_date(chosen, catalog, runs)
     )
     planned = plan_workflow_set(loaded.workflow_set, options, context)
     return plan_result(planned, options.seed, options.at)
@@ -232,4 +232,4 @@ def _notes(planned: Planned) -> Iterator[str]:
     yield from describe_basis(planned.plan.run_times)
     yield from planned.plan.notes
     if planned.plan.feasible:
-        yield from refusals(planned.grid.words)
+        yield from list_refusals(planned.grid.words)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vgrads.api.queues.queries import QueueQuery, explanation_of
+from vgrads.api.queues.queries import QueueQuery, explain_bound
 from vgrads.interface.arguments import (
     Duration,
     named_arguments,
@@ -121,7 +121,7 @@ class BoundResult:
 
     def explain(self) -> dict[str, Any]:
         """The method that gave the bound and the properties of the queue that moved it."""
-        return explanation_of(self.query, self.procs, self.walltime_s, self.probability)
+        return explain_bound(self.query, self.procs, self.walltime_s, self.probability)
 
     @property
     def sentence(self) -> str:

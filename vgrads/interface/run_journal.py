@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vgrads.api.plans.attempts import TaskAttempt, attempts_of
+from vgrads.api.plans.attempts import TaskAttempt, list_attempts
 from vgrads.api.plans.execution import StartedRun, cancel_run
 from vgrads.api.plans.run_setup import Setup
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
@@ -55,7 +55,7 @@ class RunJournal(MemoryJournal):
 
     def attempts(self) -> list[TaskAttempt]:
         """All attempts so far."""
-        return attempts_of(self.versions, self.events)[0]
+        return list_attempts(self.versions, self.events)[0]
 
     def release_all(self) -> None:
         """Release the slots of an interrupted run and end its tasks."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.plans.answers import outcome_json, plan_json, run_gantt
-from vgrads.api.plans.attempts import about, attempts_json, printed
+from vgrads.api.plans.attempts import about, attempts_json, read_printed
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.interface.arguments import FileName
@@ -85,7 +85,7 @@ class RunResult:
         rows = about(self.journal.attempts(), task)
         if not rows:
             raise InputError(f"task '{task}' has not been started", where="task")
-        out, err, _ = printed(self.folder, rows[-1], _TAIL_BYTES)
+        out, err, _ = read_printed(self.folder, rows[-1], _TAIL_BYTES)
         return out, err
 
     def gantt(self, path: FileName) -> Path:

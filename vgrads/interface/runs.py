@@ -6,7 +6,7 @@ import secrets
 
 from vgrads.api.config import run_folder
 from vgrads.api.plans.execution import RunOutcome, run_plan
-from vgrads.api.plans.refusals import infeasible
+from vgrads.api.plans.refusals import make_infeasible_error
 from vgrads.api.plans.results_folder import exclusive
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.execmgr.tasks.folder import make_room
@@ -87,4 +87,4 @@ def _refuse(planned: PlanResult) -> None:
         raise InputError(why, where="released", fix="submit it with vgrads.Client")
     if planned.feasible:
         return
-    raise infeasible(planned.planned.plan, planned.name)
+    raise make_infeasible_error(planned.planned.plan, planned.name)

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
-from vgrads.api.queues.issuing import Statement, issue, stated_bounds
+from vgrads.api.queues.issuing import Statement, compute_stated_bounds, issue
 from vgrads.api.queues.queries import QueueQuery
 from vgrads.kernel.compiled import use_stored
 from vgrads.kernel.documents import Document, validate_field
@@ -122,7 +122,7 @@ def answer_in_full(
     shape = (question.procs, question.walltime_s)
     opened.limits.check(*shape)
     query, forecast = opened.query, opened.query.forecast
-    bounds = dict(stated_bounds(query, *shape, tuple(sorted({*how.quantiles, *LEVELS}))))
+    bounds = dict(compute_stated_bounds(query, *shape, tuple(sorted({*how.quantiles, *LEVELS}))))
     curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
     points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
     stated = Statement(bounds=tuple(bounds.items()), probabilities=points)

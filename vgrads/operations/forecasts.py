@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from vgrads.api.queues.issued import IssuedForecast
-from vgrads.api.queues.issuing import Statement, issue_answer
-from vgrads.api.queues.queries import QueueQuery, explanation_of, reading_json
+from vgrads.api.queues.issuing import Statement, issue_stated
+from vgrads.api.queues.queries import QueueQuery, explain_bound, reading_json
 from vgrads.operations.questions import BoundQuestion, ProbabilityQuestion, TrajectoryQuestion
 from vgrads.operations.queue_questions import ForecastContext, OpenQueue, closure_of, open_queue
 from vgrads.operations.recommended_submission import RecommendedSubmission, recommend
@@ -140,11 +140,11 @@ def ask_bound(question: BoundQuestion, context: ForecastContext) -> BoundAnswer:
     bound = opened.query.starts.bound(*shape, question.probability, question.confidence)
     explanation = None
     if question.explain:
-        explanation = explanation_of(opened.query, *shape, question.probability)
+        explanation = explain_bound(opened.query, *shape, question.probability)
     stated = Statement(bounds=((question.probability, bound.bound_s),))
     return BoundAnswer(
         open_queue=opened,
-        issued=issue_answer(opened.query, opened.target, shape, stated),
+        issued=issue_stated(opened.query, opened.target, shape, stated),
         closure=closure_of(opened.query, shape, question.probability),
         bound=bound,
         explanation=explanation,
@@ -159,7 +159,7 @@ def ask_probability(question: ProbabilityQuestion, context: ForecastContext) -> 
     stated = Statement(probabilities=((question.within_s, value),))
     return ProbabilityAnswer(
         open_queue=opened,
-        issued=issue_answer(opened.query, opened.target, shape, stated),
+        issued=issue_stated(opened.query, opened.target, shape, stated),
         closure=_lessening(opened.query, shape, question, value),
         probability=value,
         within_s=question.within_s,
@@ -207,7 +207,7 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
     stated = Statement(path=recommended.path, requested=question.probability)
     return TrajectoryAnswer(
         open_queue=opened,
-        issued=issue_answer(opened.query, opened.target, shape, stated),
+        issued=issue_stated(opened.query, opened.target, shape, stated),
         closure=_closures_until(opened.query, question.start_by_s + question.walltime_s),
         recommended=recommended,
         reservation=reservation,

@@ -15,10 +15,10 @@ from vgrads.api.queues.history_files import Instant
 from vgrads.api.queues.issuing import ForecastTarget
 from vgrads.api.queues.live_queue import (
     QueueView,
+    choose_view,
     learn_present,
     learned_unix_s,
-    present_forecast,
-    view_of_history,
+    make_present_forecast,
 )
 from vgrads.api.queues.queries import HistorySource, QueueQuery, ask_queue
 from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshot
@@ -73,7 +73,7 @@ def with_present(
     query: QueueQuery, queue: str, snapshot: SiteSnapshot | None
 ) -> tuple[QueueQuery, QueueView]:
     """Return the query of a real queue as its site listed it last, and what was seen."""
-    forecast, view = present_forecast(query.forecast, query.log, queue, snapshot)
+    forecast, view = make_present_forecast(query.forecast, query.log, queue, snapshot)
     if view.source != "site":
         return replace(query, forecast=forecast), view
     at_s = view.as_of_unix_s - query.log.unix_start_s
@@ -198,7 +198,7 @@ def open_queue(
         query, view = context.present(query, queue.name, snapshot)
     else:
         query, reason = learn(BEST)
-        view = view_of_history(query.log, query.at_s, query.forecast)
+        view = choose_view(query.log, query.at_s, query.forecast)
         if is_real(site) and question.live and question.user is not None:
             view = replace(view, reason=_USER_NAMED)
     query = replace(query, availability=_availability(site, queue, question, query, snapshot))
@@ -261,6 +261,6 @@ def _open_file(
     target = ForecastTarget(
         site=path, queue=queue, history=path, retrospective=query.at_s < log.end_s
     )
-    view = view_of_history(log, query.at_s, query.forecast)
+    view = choose_view(log, query.at_s, query.forecast)
     record = _record_of(target, context)
     return OpenQueue(query=query, view=view, target=target, limits=limits, record=record)

@@ -23,7 +23,7 @@ from vgrads.runtimes.machines import OWN_SD, OWN_WEIGHT_SD
 from vgrads.runtimes.pooling import Pooled, Source
 from vgrads.runtimes.samples import PROCS_POWER, PROCS_SD, Sample
 from vgrads.runtimes.task_history import KindRecords
-from vgrads.runtimes.weighing import MOST_SHORTER, repeats, retained_laws
+from vgrads.runtimes.weighing import MOST_SHORTER, choose_laws, repeats
 from vgrads.traces.task_record import TaskRecord
 
 _ELSEWHERE = "\0"
@@ -103,7 +103,7 @@ class KindPredictor:
         kinds = np.maximum(spread[self.noise_of], 0.0) + self.repeat
         kind, own = between + _usual(kinds, self.weights), float(self.weights @ owns)
         laws = np.array([self.weights, offs, kinds + owns])
-        return Answer(middle, kind, own, with_strays(laws, middle - felt, self.strays))
+        return Answer(middle, kind, own, add_strays(laws, middle - felt, self.strays))
 
 
 def _middle(values: Array, weights: Array) -> float:
@@ -134,7 +134,7 @@ def _usual(variances: Array, weights: Array) -> float:
     return float(left @ variances[order] / left.sum())
 
 
-def with_strays(laws: Array, middle: float, strays: Array) -> Array:
+def add_strays(laws: Array, middle: float, strays: Array) -> Array:
     """Return laws and, with their weights, tasks that are like those of any kind, (3, s)."""
     weights, means, variances = strays
     others = np.array([weights, means - middle, variances])
@@ -177,7 +177,7 @@ class Kinds(Mapping[str, KindPredictor]):
 
 def _answer(raw: Sample, pooled: Pooled, where: Mapping[str, Array]) -> KindPredictor:
     kind, level = pooled.weigh(raw)
-    laws, noises, weights = retained_laws(kind)
+    laws, noises, weights = choose_laws(kind)
     used, noise_of = np.unique(noises, return_inverse=True)
     sample, level_var = kind.sample, level.sd**2
     created = np.array(sample.machines)

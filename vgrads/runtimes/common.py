@@ -13,11 +13,18 @@ import numpy as np
 
 from vgrads.runtimes.laws import DEPARTURE, EXPONENT, NOISE, Array, Laws
 from vgrads.runtimes.levels import Levels
-from vgrads.runtimes.machines import SCORED_SD, UNSCORED_SD, Scores, checked, offsets, reference
+from vgrads.runtimes.machines import (
+    SCORED_SD,
+    UNSCORED_SD,
+    Scores,
+    check_scores,
+    compute_offsets,
+    reference,
+)
 from vgrads.runtimes.pooling import NOTHING, Pooled, Shared, Source, pool
-from vgrads.runtimes.samples import STEPS, memories, source_of, times
+from vgrads.runtimes.samples import STEPS, derive_source, memories, times
 from vgrads.runtimes.task_history import KindRecords
-from vgrads.runtimes.tools import Tools, level_of, names_of, of_kinds
+from vgrads.runtimes.tools import Tools, level_of, list_names, of_kinds
 from vgrads.runtimes.tools import from_json as tools_from_json
 from vgrads.runtimes.tools import to_json as tools_to_json
 from vgrads.traces.task_record import TaskRecord
@@ -62,18 +69,18 @@ class Common:
 
 def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -> Common:
     """Estimate what all kinds share."""
-    payload = checked(scores or {})
+    payload = check_scores(scores or {})
     rows = _some(records)
     every = [record for some in rows.values() for record in some]
     base = reference(every, payload)
     names = sorted({record.machine for record in every} | set(payload))
-    where = offsets(names, base, payload)
+    where = compute_offsets(names, base, payload)
     scored = frozenset(payload) if base in payload else frozenset()
     pooled = pool([times(kind, some, where) for kind, some in rows.items()], base, scored)
     peaks = [sample for kind, some in rows.items() if (sample := memories(kind, some))]
     sources: dict[str, Counter[str]] = {name: Counter() for name in names}
     for some in rows.values():
-        source = source_of(some)
+        source = derive_source(some)
         for record in some:
             sources[record.machine][source] += 1
     return Common(
@@ -90,16 +97,16 @@ def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -
     )
 
 
-def tools_of(records: KindRecords) -> Tools:
+def pool_tools(records: KindRecords) -> Tools:
     """Return the run times of steps by the tool that they use."""
     return _tools(_some(records))
 
 
 def _tools(rows: Mapping[str, Sequence[TaskRecord]]) -> Tools:
     return of_kinds(
-        (names_of(kind, some[0].tool), level_of(some))
+        (list_names(kind, some[0].tool), level_of(some))
         for kind, some in rows.items()
-        if source_of(some) == STEPS
+        if derive_source(some) == STEPS
     )
 
 

@@ -113,7 +113,7 @@ def curves(ratio: Array, rows: NDArray[np.intp] | slice = slice(None)) -> Array:
     return np.asarray(np.log(floor + (1 - floor) * np.exp(EXPONENT[rows, None] * ratio[which])))
 
 
-def pooled(shapes: Array, noises: Array) -> Laws:
+def pool_weights(shapes: Array, noises: Array) -> Laws:
     """Return weights updated by the posterior weight of each law in each kind, summed over
     kinds."""
     shape, noise = POOL * PRIOR.shapes + shapes, POOL * PRIOR.noises + noises

@@ -35,7 +35,7 @@ class Scores:
     io: float
 
 
-def checked(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+def check_scores(scores: Mapping[str, Scores]) -> dict[str, Scores]:
     """Raise InputError for a score that is not a positive number."""
     for name, score in scores.items():
         if not (0 < score.cpu < np.inf and 0 < score.io < np.inf):
@@ -60,7 +60,7 @@ def reference(records: Iterable[TaskRecord], scores: Mapping[str, Scores]) -> st
     )
 
 
-def offsets(
+def compute_offsets(
     names: Iterable[str], base: str, scores: Mapping[str, Scores]
 ) -> dict[str, NDArray[np.float64]]:
     """Return the logarithms of the scores relative to those of ``base``; zeros where one has

@@ -15,7 +15,7 @@ from vgrads.runtimes.answer import Answer, Kinds
 from vgrads.runtimes.common import Common, estimate
 from vgrads.runtimes.laws import Array
 from vgrads.runtimes.machines import UNSCORED_SD, Scores
-from vgrads.runtimes.prediction import Prediction, Source, mixed_quantile
+from vgrads.runtimes.prediction import Prediction, Source, compute_mixed_quantile
 from vgrads.runtimes.samples import STEPS, memories, times
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
 from vgrads.runtimes.tools import (
@@ -23,12 +23,12 @@ from vgrads.runtimes.tools import (
     NO_TOOLS,
     ToolLevel,
     Tools,
-    best_of,
     by_size,
+    choose_best,
     expected,
     joined,
-    names_of,
-    shipped,
+    list_names,
+    load_shipped,
 )
 
 STATED_WEIGHT = 4.0
@@ -59,7 +59,7 @@ class RuntimeModel:
     common: Common
     times: Kinds
     memory: Kinds
-    tools: Tools = field(default_factory=shipped)
+    tools: Tools = field(default_factory=load_shipped)
     _unseen: dict[tuple[str, str, float], _Guess] = field(default_factory=dict)
 
     @property
@@ -104,7 +104,7 @@ class RuntimeModel:
         source: Source = "guess"
         tool, observed = "", 0
         if kind_predictor is None:
-            guess = self._guess(machine, names_of(kind, command), by_size(input_bytes, procs))
+            guess = self._guess(machine, list_names(kind, command), by_size(input_bytes, procs))
             level, kind_var, own, laws = guess.answer
             workflow, tool = hypot(guess.workflow, workflow), guess.tool
             if self.common.is_of_jobs(machine):  # of all its jobs
@@ -136,14 +136,14 @@ class RuntimeModel:
 
     def tool_of(self, kind: str, command: str) -> str:
         """Return the tool by which a kind without records is guessed; empty if none is listed."""
-        return best_of(names_of(kind, command), self.tools).lstrip("/")
+        return choose_best(list_names(kind, command), self.tools).lstrip("/")
 
     def _guess(self, machine: str, names: Sequence[str], size: float) -> _Guess:
         """Return what is expected of a kind without records: like others that use its tool, or
         like those of workflows; where a machine runs jobs of a scheduler's accounting, like
         these."""
         jobs = self.common.is_of_jobs(machine)
-        tool, size = ("", 0.0) if jobs else (best_of(names, self.tools), round(size, 1))
+        tool, size = ("", 0.0) if jobs else (choose_best(names, self.tools), round(size, 1))
         key = (machine, tool, size)
         if key not in self._unseen:
             level = self.tools[tool] if tool else None
@@ -168,17 +168,17 @@ class RuntimeModel:
 
 def fit(history: TaskHistory, scores: Mapping[str, Scores] | None = None) -> RuntimeModel:
     """Fit the model to all records; ``scores`` of a benchmark by machine, where there are any."""
-    return model_of(history, estimate(history, scores))
+    return make_model(history, estimate(history, scores))
 
 
-def model_of(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> RuntimeModel:
+def make_model(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> RuntimeModel:
     """Return the model of records, with what was estimated from them. ``others``: tools as other
     owners have run them."""
     return RuntimeModel(
         common,
         Kinds(records, partial(times, scores=common.where), common.times, common.where),
         Kinds(records, memories, common.memory, {}),
-        joined(shipped(), others, common.tools),
+        joined(load_shipped(), others, common.tools),
     )
 
 
@@ -199,7 +199,7 @@ def _unseen(
         like = np.array([weight * weights, means + size, spread])
         whole = np.concatenate([whole * [[1 - weight], [1], [1]], like], axis=1)
     weights, means, spread = whole
-    middle = mixed_quantile(0.5, weights, means, np.sqrt(spread))
+    middle = compute_mixed_quantile(0.5, weights, means, np.sqrt(spread))
     total = float(weights @ (spread + (means - middle) ** 2))
     family = min(FAMILY_SD**2, _FAMILY_SHARE * total)
     own = min(own, (total - family) / 2)  # the rest differs between kinds

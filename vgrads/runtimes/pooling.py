@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.runtimes.laws import DEPARTURE, NOISE, PRIOR, REPEAT, Array, Laws, pooled
+from vgrads.runtimes.laws import DEPARTURE, NOISE, PRIOR, REPEAT, Array, Laws, pool_weights
 from vgrads.runtimes.levels import BEFORE, MEAN, Levels, before, fit_levels
 from vgrads.runtimes.machines import OWN_SD, SCORED_SD, UNSCORED_SD, WEIGHT_SD, WEIGHTS
 from vgrads.runtimes.samples import Sample
@@ -94,7 +94,7 @@ class Pooled:
         shift = _shift(sample, self.shared)
         level, var = _level(sample, shift, source.laws)
         own = Level(source.levels.mean, source.levels.spread_of(level, var))
-        return weigh(without_strays(sample, shift), shift, own, source.laws), own
+        return weigh(damp_strays(sample, shift), shift, own, source.laws), own
 
 
 NOTHING = Pooled(Shared(weights=WEIGHTS, weights_cov=np.diag(WEIGHT_SD**2)), {})
@@ -129,7 +129,7 @@ def _richest(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _laws(kinds: Sequence[Weighed]) -> Laws:
-    return pooled(
+    return pool_weights(
         np.sum(
             [k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0], axis=0
         ),
@@ -164,7 +164,7 @@ def _middles(y: Array, machines: Sequence[str]) -> Array:
     return middle
 
 
-def without_strays(sample: Sample, shift: Array) -> Sample:
+def damp_strays(sample: Sample, shift: Array) -> Sample:
     """Return the sample in which these carry almost no information about the others."""
     stray = _is_stray(sample, shift)
     return sample.observe(sample.y, np.where(stray, _VAGUE, sample.blur)) if stray.any() else sample

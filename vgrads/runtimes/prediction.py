@@ -58,7 +58,7 @@ class Prediction:
             return exp(log(self.median_s) + self.sd * _deviate(p))
         weights, offs, variances = self.laws
         sds = np.sqrt(variances + self.machine**2 + self.workflow**2)
-        return exp(log(self.median_s) + mixed_quantile(p, weights, offs, sds))
+        return exp(log(self.median_s) + compute_mixed_quantile(p, weights, offs, sds))
 
     def memory_quantile(self, p: float) -> float | None:
         """Return the bytes that suffice with probability ``p``; None without data."""
@@ -67,7 +67,7 @@ class Prediction:
         return exp(log(self.memory_bytes) + self.memory_sd * _deviate(p))
 
 
-def mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
+def compute_mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
     """Return the quantile of a mixture of normals, by bisection."""
     z = _deviate(p)
     low, high = float(np.min(means + z * sds)), float(np.max(means + z * sds))

@@ -120,7 +120,7 @@ def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
     plain = [replace(r, finished=not r.memory_full, machine="", run="", procs=1) for r in rows]
     values = np.log([record.memory_bytes or 1.0 for record in rows])
     sample = _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)}, len(rows))
-    return replace(sample, source=source_of(rows))
+    return replace(sample, source=derive_source(rows))
 
 
 def _sample(
@@ -137,7 +137,7 @@ def _sample(
     procs = np.log([float(r.procs) for r in rows])
     return Sample(
         kind=kind,
-        source=source_of(rows),
+        source=derive_source(rows),
         observations=observations,
         y=y,
         blur=blur,
@@ -157,6 +157,6 @@ def _sample(
     )
 
 
-def source_of(rows: Iterable[TaskRecord]) -> str:
+def derive_source(rows: Iterable[TaskRecord]) -> str:
     """Return the source of a kind with these records."""
     return STEPS if any(row.workflow or row.run for row in rows) else JOBS

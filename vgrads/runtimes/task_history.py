@@ -101,7 +101,9 @@ def forget(history: TaskHistory, kind: str) -> TaskHistory:
     return TaskHistory(rest)
 
 
-def mapped(records: Iterable[TaskRecord], mapping: Mapping[str, str]) -> tuple[TaskRecord, ...]:
+def rename_kinds(
+    records: Iterable[TaskRecord], mapping: Mapping[str, str]
+) -> tuple[TaskRecord, ...]:
     """Return the records with kinds renamed: a key is a kind, or ``workflow/kind``, which has
     precedence."""
     results = []
@@ -140,7 +142,7 @@ def from_json(text: str) -> TaskHistory:
     return learn(TaskHistory(), [_record(row, number) for number, row in enumerate(rows)])
 
 
-def records_from_json(bodies: Sequence[str]) -> list[TaskRecord]:
+def parse_records(bodies: Sequence[str]) -> list[TaskRecord]:
     """Read records as :func:`record_json` wrote them."""
     rows = json.loads(f"[{','.join(bodies)}]")
     return [_record(row, number) for number, row in enumerate(rows)]

@@ -22,7 +22,7 @@ import numpy as np
 
 from vgrads.runtimes.laws import Array
 from vgrads.runtimes.levels import MEAN
-from vgrads.traces.task_lines import programs_of
+from vgrads.traces.task_lines import find_programs
 from vgrads.traces.task_record import TaskRecord
 
 USUAL_BYTES = 1e7
@@ -61,7 +61,7 @@ NO_TOOLS: Tools = MappingProxyType({})
 
 
 @lru_cache(maxsize=256)  # a task is asked for at every site
-def names_of(kind: str, command: str = "") -> tuple[str, ...]:
+def list_names(kind: str, command: str = "") -> tuple[str, ...]:
     """Return the names under which a task's tool may be listed: program, pairs of words, words.
 
     >>> names_of("ALIGN:SAMTOOLS_SORT")
@@ -69,7 +69,7 @@ def names_of(kind: str, command: str = "") -> tuple[str, ...]:
     >>> names_of("fit", "/usr/bin/bwa mem -t 4 x.fa")
     ('/bwa', 'bwa mem', 'bwa', 'mem', 'fit')
     """
-    programs = dict(programs_of(command))
+    programs = dict(find_programs(command))
     if not programs and command.strip():  # only settings, or a command such as echo
         programs = {command.split(maxsplit=1)[0]: command}
     names: dict[str, None] = {}
@@ -160,7 +160,7 @@ def joined(*several: Tools) -> Tools:
 
 
 @cache
-def shipped() -> Tools:
+def load_shipped() -> Tools:
     """Return the distributions that come with the package."""
     text = resources.files(__package__).joinpath("tools.json").read_text(encoding="utf-8")
     return from_json(json.loads(text))
@@ -176,7 +176,7 @@ def from_json(document: Mapping[str, Sequence[float]]) -> Tools:
     return {name: ToolLevel(*level) for name, level in document.items()}
 
 
-def best_of(names: Iterable[str], tools: Tools) -> str:
+def choose_best(names: Iterable[str], tools: Tools) -> str:
     """Return the listed name that says most about a task; empty if none is listed."""
 
     def rank(name: str) -> float:

@@ -188,7 +188,7 @@ def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
     return own * (inside / left - mean / variance), min(own, _VAGUE)
 
 
-def retained_laws(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
+def choose_laws(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
     """Return laws, noises and weights that stand for all in predictions: at most ``_MOST``, by
     systematic sampling (Kitagawa, 1996, doi:10.1080/10618600.1996.10474692).
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 
 from vgrads.traces.build import NO_ELIGIBLE, AccountingJob, JobBuilder, requested_s
-from vgrads.traces.instants import since_1970
+from vgrads.traces.instants import parse_unix_time
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 
@@ -64,7 +64,7 @@ def _add(
         builder.report.pass_over("slave task")
         return
     category = rest[: after.start()] if after else rest
-    submit, start, end = (since_1970(float(match[key])) for key in ("submit", "start", "end"))
+    submit, start, end = (parse_unix_time(float(match[key])) for key in ("submit", "start", "end"))
     if not start and not end:
         builder.report.skip("without a start and an end", number)
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from vgrads.traces.build import NO_ELIGIBLE, AccountingJob, JobBuilder
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
-from vgrads.traces.swf import BAG_FIELD, bag_column
+from vgrads.traces.swf import BAG_FIELD, make_bag_column
 
 _NEEDED = 11
 _CANCELLED = "5"
@@ -90,7 +90,7 @@ def write_gwf(log: JobLog, note: str = "") -> str:
         log.user,
         log.queue,
         log.started,
-        bag_column(log),
+        make_bag_column(log),
         strict=True,
     )
     lines = [_gwf_line(number, *row) for number, row in enumerate(rows, 1)]

@@ -19,7 +19,7 @@ from vgrads.traces.json_jobs import is_json_jobs, read_json_jobs
 from vgrads.traces.lines import CutOffError, open_lines
 from vgrads.traces.lsf import JOB_FINISH, read_lsf
 from vgrads.traces.pbs import read_pbs
-from vgrads.traces.plausibility import implausible
+from vgrads.traces.plausibility import find_implausible
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.report import SMALL_SHARE, ReadingReport
@@ -80,7 +80,7 @@ def read_history(path: Path | str, options: ReadingOptions | str | None = None) 
         odd = format_count(counted.odd_lines, "line", "are")
         note = f"{odd} not UTF-8: other bytes are written as \\x.."
         report = replace(report, notes=(*report.notes, note))
-    unlikely = () if GENERATED in report.notes else implausible(log)
+    unlikely = () if GENERATED in report.notes else find_implausible(log)
     warnings = (*log.warnings, *_warnings(report), *unlikely)
     return replace(log, report=report, warnings=warnings)
 

@@ -16,19 +16,19 @@ _MILLISECONDS = 1e11
 NOTHING = frozenset(("", "none", "unknown", "n/a", "null", "nan", "invalid", "0"))
 
 
-def since_1970(value: float) -> float:
+def parse_unix_time(value: float) -> float:
     """Return seconds since 1970 of a number of seconds or milliseconds."""
     return value / 1000 if value > _MILLISECONDS else value
 
 
-def instant_reader(zone: str | None) -> Callable[[str], float]:
+def make_instant_reader(zone: str | None) -> Callable[[str], float]:
     """Return a function that reads an instant: seconds since 1970, NaN for none, ValueError for any
     other text. Times without a zone are local times of ``zone``; None: UTC."""
     local = None if zone is None else zone_of(zone)
 
     def read(text: str) -> float:
         if text.isdigit():  # 13 digits would be a date and a time of day
-            return since_1970(float(text)) if text != "0" else math.nan
+            return parse_unix_time(float(text)) if text != "0" else math.nan
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
@@ -49,7 +49,7 @@ def _other_instant(text: str) -> float:
     number = float(text)  # ValueError for anything else
     if not math.isfinite(number) or number < 0:
         raise ValueError(f"{text} is no instant")
-    return since_1970(number)
+    return parse_unix_time(number)
 
 
 def put_in_order(times: tuple[float, float, float]) -> tuple[float, float, float]:

@@ -20,7 +20,7 @@ HPC2N-2002."""
 _GAP_S = 14 * 86400.0
 
 
-def implausible(log: JobLog) -> tuple[str, ...]:
+def find_implausible(log: JobLog) -> tuple[str, ...]:
     """Return warnings on unlikely values of a history, each with its probable cause."""
     return tuple(_implausible(log, time.time()))
 
@@ -76,7 +76,7 @@ def _gaps(log: JobLog) -> Iterator[str]:
     )
 
 
-def peak_procs(log: JobLog) -> int:
+def count_peak_procs(log: JobLog) -> int:
     """Return the most processors that ran jobs at one instant, of jobs whose run time is known."""
     rows = log.started & (log.run_s > 0)
     times = np.concatenate([log.start_s[rows], (log.start_s + log.run_s)[rows]])
@@ -89,12 +89,12 @@ def _too_many_at_once(log: JobLog) -> Iterator[str]:
     """Compare with the size that the log itself states; a format that states none has that of its
     widest job."""
     if log.max_procs > int(log.procs.max()):
-        yield from more_than_stated(log, log.max_procs)
+        yield from find_more_than_stated(log, log.max_procs)
 
 
-def more_than_stated(log: JobLog, procs: int) -> Iterator[str]:
+def find_more_than_stated(log: JobLog, procs: int) -> Iterator[str]:
     """Yield a warning if more processors ran jobs at once than the machine is said to have."""
-    peak = peak_procs(log)
+    peak = count_peak_procs(log)
     if peak > _ROUNDING * procs:
         yield (
             f"{format_count(peak, 'processor')} ran jobs at once, {procs:,} are stated: do widths "

@@ -27,7 +27,7 @@ from vgrads.traces.build import (
     JobBuilder,
     requested_s,
 )
-from vgrads.traces.instants import NOTHING, instant_reader, put_in_order
+from vgrads.traces.instants import NOTHING, make_instant_reader, put_in_order
 from vgrads.traces.reading_options import ReadingOptions
 from vgrads.traces.records import JobLog
 from vgrads.traces.table import (
@@ -37,7 +37,7 @@ from vgrads.traces.table import (
     Header,
     OtherLine,
     TableRow,
-    no_header,
+    make_header_error,
     read_table,
 )
 
@@ -262,14 +262,14 @@ class _Columns:
         self._nodes = header.positions(_NODES)
         self._limit_at = next(iter(header.positions(_LIMITS)), None)
         self._zoned = options.zone is not None
-        self._read = instant_reader(options.zone)
+        self._read = make_instant_reader(options.zone)
         self._limits: dict[str, float] = {}
 
     def check(self, name: str) -> None:
         """Raise InputError if a required column is missing."""
         missing = [_COLUMNS[key] for key in _REQUIRED if key not in self._at]
         if len(missing) == len(_REQUIRED):
-            raise no_header(name)
+            raise make_header_error(name)
         if not (self._procs or self._tres or self._nodes):
             missing.append(_PROCS[:3])
         if missing:

@@ -213,7 +213,7 @@ def write_swf(log: JobLog, note: str = "") -> str:
         f"; UnixStartTime: {log.unix_start_s:.0f}",
         f"; MaxProcs: {log.max_procs}",
     ]
-    zone = zone_header(log.zone)
+    zone = write_zone_header(log.zone)
     head += [f"; {zone}"] if zone else []
     head += [f"; BagField: {BAG_FIELD}"] if log.bag is not None else []
     head += [f"; Queue: {code} {title}" for code, title in sorted(log.queue_names.items())]
@@ -227,7 +227,7 @@ def write_swf(log: JobLog, note: str = "") -> str:
         log.user,
         log.queue,
         log.started,
-        bag_column(log),
+        make_bag_column(log),
         strict=True,
     )
     lines = [_swf_line(number, *row) for number, row in enumerate(rows, 1)]
@@ -243,12 +243,12 @@ def _swf_line(number: int, *row: float) -> str:
     )
 
 
-def bag_column(log: JobLog) -> Ints:
+def make_bag_column(log: JobLog) -> Ints:
     """Return the bag of each job; −1 if the log has none."""
     return np.full(len(log), -1, dtype=np.int64) if log.bag is None else log.bag
 
 
-def zone_header(zone: tzinfo) -> str:
+def write_zone_header(zone: tzinfo) -> str:
     """Return the header for a zone; nothing for UTC."""
     if isinstance(zone, ZoneInfo):
         return f"TimeZoneString: {zone.key}"

@@ -100,7 +100,7 @@ def is_padded(first: str, second: str) -> bool:
     return bool(_RULE.fullmatch(second.rstrip())) and "-" in second and bool(first.strip())
 
 
-def no_header(where: str) -> InputError:
+def make_header_error(where: str) -> InputError:
     """Return the error for a table that does not begin with the names of its columns."""
     return InputError(
         "the table has no header with the names of its columns",
@@ -204,7 +204,7 @@ class _Delimited:
         self.first: tuple[int, str] | None = None
         if columns is None:
             if _IN_ROW.search(first):
-                raise no_header(where)
+                raise make_header_error(where)
             self.header = Header(cells)
         else:
             self.header = Header(_names(columns))

@@ -23,8 +23,8 @@ from vgrads.traces.task_lines import (
     NO_TIME,
     Broken,
     Item,
-    number_of,
-    procs_of,
+    parse_number,
+    parse_procs,
 )
 from vgrads.traces.task_record import TaskRecord
 
@@ -124,14 +124,14 @@ def _ended(job: _CondorJob, head: re.Match[str], when: float, text: str) -> Item
     if not kind:
         return "no name"
     table = {name: (used, value) for name, used, value in _TABLE.findall(text)}
-    peak = number_of(table.get("Memory (MB)", ("", ""))[0]) or 0.0
+    peak = parse_number(table.get("Memory (MB)", ("", ""))[0]) or 0.0
     return TaskRecord(
         kind=kind,
         seconds=took,
         finished=not stopped,
         task=job.node,
         machine=job.machine,
-        procs=procs_of(table.get("Cpus", ("", ""))[1]),
+        procs=parse_procs(table.get("Cpus", ("", ""))[1]),
         memory_bytes=peak * 2**20 or None,
         ended_at_s=None if "/" in head[3] else job.begun_s + took,
     )

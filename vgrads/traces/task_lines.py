@@ -123,7 +123,7 @@ def seconds(text: str, plain_s: float = 1.0) -> float | str:
     text = text.strip()
     if text.lower() in _MISSING:
         return NO_TIME
-    number = number_of(text)
+    number = parse_number(text)
     if number is not None:
         return BACKWARDS if number < 0 else number * plain_s
     if text.startswith("-"):
@@ -134,7 +134,7 @@ def seconds(text: str, plain_s: float = 1.0) -> float | str:
         return "unreadable"
 
 
-def number_of(value: object) -> float | None:
+def parse_number(value: object) -> float | None:
     """Return a finite number from a number or its text; None for everything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
@@ -145,7 +145,7 @@ def number_of(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def bytes_of(text: str, plain: float = 1.0) -> float | None:
+def parse_bytes(text: str, plain: float = 1.0) -> float | None:
     """Parse bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number
     of ``plain`` bytes.
 
@@ -153,7 +153,7 @@ def bytes_of(text: str, plain: float = 1.0) -> float | None:
     (1536.0, 2097152.0, None, None)
     """
     match = _BYTES.match(text.strip())
-    number = number_of(match[1]) if match else None
+    number = parse_number(match[1]) if match else None
     if match is None or not number:
         return None
     size = number * (
@@ -162,16 +162,16 @@ def bytes_of(text: str, plain: float = 1.0) -> float | None:
     return size if math.isfinite(size) else None
 
 
-def procs_of(value: object) -> int:
+def parse_procs(value: object) -> int:
     """Return processors, at least one; one if not stated."""
-    number = number_of(value)
+    number = parse_number(value)
     return max(1, round(number)) if number is not None and number < 1e6 else 1
 
 
-def instant_of(value: object) -> float | None:
+def parse_task_instant(value: object) -> float | None:
     """Return seconds since 1970 of an ISO time (without a zone: UTC), of seconds or of milliseconds
     since 1970."""
-    number = number_of(value)
+    number = parse_number(value)
     if number is not None:
         return number / 1000 if number > 1e11 else number if number > 1e6 else None
     try:
@@ -181,7 +181,7 @@ def instant_of(value: object) -> float | None:
         return None
 
 
-def tool_of(command: object) -> str:
+def find_tool(command: object) -> str:
     """Return the program that a command really runs, without its folder; empty if unknown.
 
     >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a")
@@ -191,10 +191,10 @@ def tool_of(command: object) -> str:
     >>> tool_of("[ -f a ] || ln -s b a; for x in 1 2; do fastqc $x; done")
     'fastqc'
     """
-    return next((program for program, _ in programs_of(command)), "")
+    return next((program for program, _ in find_programs(command)), "")
 
 
-def programs_of(command: object) -> Iterator[tuple[str, str]]:
+def find_programs(command: object) -> Iterator[tuple[str, str]]:
     """Return the programs that a command really runs, without their folders, each with its part of
     the command."""
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):

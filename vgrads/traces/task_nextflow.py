@@ -24,11 +24,11 @@ from vgrads.traces.task_lines import (
     Broken,
     Item,
     Row,
-    bytes_of,
     cell,
-    instant_of,
-    number_of,
-    procs_of,
+    parse_bytes,
+    parse_number,
+    parse_procs,
+    parse_task_instant,
     rows,
     seconds,
 )
@@ -69,7 +69,7 @@ def read_measures(path: Path) -> Iterator[Item]:
 
 def _traced(row: Row, line: int, run: str) -> Item:
     status = cell(row, "status").upper()
-    exit_status = number_of(cell(row, "exit"))
+    exit_status = parse_number(cell(row, "exit"))
     if status == "CACHED":
         return "cached"
     if status not in _RAN | _STOPPED:
@@ -88,7 +88,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
         return took
     if not finished and took == 0:
         return NO_TIME
-    peak, requested = bytes_of(cell(row, "peak_rss", "rss")), bytes_of(cell(row, "memory"))
+    peak, requested = parse_bytes(cell(row, "peak_rss", "rss")), parse_bytes(cell(row, "memory"))
     return TaskRecord(
         kind=kind,
         seconds=took,
@@ -97,7 +97,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
         run=run,
         task=tag or cell(row, "hash", "native_id", "task_id"),
         machine=cell(row, "machine", "hostname"),
-        procs=procs_of(cell(row, "cpus")),
+        procs=parse_procs(cell(row, "cpus")),
         input_bytes=_size(row),
         cpu_seconds=_cpu_seconds(row, took),
         memory_bytes=peak,
@@ -105,7 +105,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
         and not finished
         and peak is not None
         and peak >= _FULL * (requested or 0.0),
-        ended_at_s=instant_of(cell(row, "complete")),
+        ended_at_s=parse_task_instant(cell(row, "complete")),
     )
 
 
@@ -128,7 +128,7 @@ def named(row: Row) -> tuple[str, str]:
 
 def _cpu_seconds(row: Row, took: float) -> float | None:
     """Return CPU seconds of all processors; ``%cpu`` is 100 for one that was always busy."""
-    share = number_of(cell(row, "%cpu").removesuffix("%"))
+    share = parse_number(cell(row, "%cpu").removesuffix("%"))
     return None if share is None or share < 0 else share / 100 * took
 
 
@@ -138,7 +138,7 @@ def realtime(row: Row) -> float | str:
     took = seconds(row.get("realtime", ""), 0.001)
     if took != NO_TIME:
         return took
-    start, end = instant_of(cell(row, "start")), instant_of(cell(row, "complete"))
+    start, end = parse_task_instant(cell(row, "start")), parse_task_instant(cell(row, "complete"))
     if start is None or end is None:
         return NO_TIME
     return end - start if end >= start else BACKWARDS
@@ -147,4 +147,4 @@ def realtime(row: Row) -> float | str:
 def _size(row: Row) -> float | None:
     """Return bytes of input if a column states them; 0 is also a size."""
     text = cell(row, *_SIZES)
-    return 0.0 if number_of(text) == 0 else bytes_of(text)
+    return 0.0 if parse_number(text) == 0 else parse_bytes(text)

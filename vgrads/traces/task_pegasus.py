@@ -30,8 +30,8 @@ from vgrads.traces.task_lines import (
     NO_TIME,
     Broken,
     Item,
-    instant_of,
-    number_of,
+    parse_number,
+    parse_task_instant,
 )
 from vgrads.traces.task_record import TaskRecord
 
@@ -197,7 +197,7 @@ def _as_record(invocation: _Invocation, line: int) -> Item:
     kind = name.split(":")[0]
     if space == "pegasus" or kind in _OWN:
         return "staging"
-    took, status = number_of(invocation.duration), number_of(invocation.raw_status)
+    took, status = parse_number(invocation.duration), parse_number(invocation.raw_status)
     if not kind or (took is None and invocation.duration is not None):
         return Broken(
             line, "mainjob: duration" if kind else "transformation", "is missing or not a number"
@@ -209,9 +209,11 @@ def _as_record(invocation: _Invocation, line: int) -> Item:
     stopped = status is not None and _stopped(int(status))
     if status and not stopped:
         return "failed"
-    begun, peak = instant_of(invocation.start), number_of(invocation.maxrss_kib)
+    begun, peak = parse_task_instant(invocation.start), parse_number(invocation.maxrss_kib)
     sizes = [
-        size for value in invocation.inputs if (size := number_of(value)) is not None and size >= 0
+        size
+        for value in invocation.inputs
+        if (size := parse_number(value)) is not None and size >= 0
     ]
     return TaskRecord(
         kind=kind,
@@ -258,7 +260,7 @@ def read_dax_tasks(text: str, where: str) -> Iterator[Item]:
 
 def _dax_job(job: Element, workflow: str) -> Item:
     place = f"job '{job.get('id', '')}'"
-    took = number_of(job.get("runtime"))
+    took = parse_number(job.get("runtime"))
     if job.get("runtime") is None:
         return NO_TIME
     if took is None or not job.get("name"):
@@ -266,7 +268,7 @@ def _dax_job(job: Element, workflow: str) -> Item:
     if took < 0:
         return BACKWARDS
     uses = [e for e in job if _tag(e) == "uses" and e.get("link") == "input"]
-    sizes = [size for e in uses if (size := number_of(e.get("size"))) is not None and size >= 0]
+    sizes = [size for e in uses if (size := parse_number(e.get("size"))) is not None and size >= 0]
     return TaskRecord(
         kind=job.get("name", ""),
         seconds=took,

@@ -20,11 +20,11 @@ from vgrads.traces.task_lines import (
     Broken,
     Item,
     Row,
-    bytes_of,
     cell,
-    instant_of,
-    number_of,
-    procs_of,
+    parse_bytes,
+    parse_number,
+    parse_procs,
+    parse_task_instant,
     rows,
     seconds,
 )
@@ -68,7 +68,7 @@ def read_sacct_tasks(path: Path, columns: Sequence[str] | None = None) -> Iterat
 
 def _with_memory(record: TaskRecord, row: Row) -> TaskRecord:
     """Return a job with the memory of a step: the largest counts."""
-    peak = bytes_of(cell(row, "maxrss"))
+    peak = parse_bytes(cell(row, "maxrss"))
     return replace(record, memory_bytes=max(record.memory_bytes or 0.0, peak)) if peak else record
 
 
@@ -90,15 +90,15 @@ def _job(row: Row, line: int, name: str) -> Item:
     if not cell(row, *JOB_NAMES):
         return "no name"
     return TaskRecord(
-        kind=job_kind(cell(row, *JOB_NAMES)),
+        kind=derive_job_kind(cell(row, *JOB_NAMES)),
         seconds=took,
         finished=state == "COMPLETED",
         task=name,
         machine=_machine(row),
-        procs=procs_of(cell(row, "alloccpus", "ncpus", "reqcpus", "processors_req")),
-        memory_bytes=bytes_of(cell(row, "maxrss")),
+        procs=parse_procs(cell(row, "alloccpus", "ncpus", "reqcpus", "processors_req")),
+        memory_bytes=parse_bytes(cell(row, "maxrss")),
         memory_full=_same(state, "OUT_OF_MEMORY"),
-        ended_at_s=instant_of(cell(row, "end", "end_time")),
+        ended_at_s=parse_task_instant(cell(row, "end", "end_time")),
     )
 
 
@@ -107,7 +107,7 @@ def _same(state: str, whole: str) -> bool:
     return whole == state or (len(state) >= 7 and whole.startswith(state))
 
 
-def job_kind(name: str) -> str:
+def derive_job_kind(name: str) -> str:
     """Return the rule or process of a job's name; the name itself if no workflow system created it.
 
     >>> job_kind("snakejob.align.12.sh"), job_kind("nf-FASTQC_(s1)"), job_kind("simulate")
@@ -119,8 +119,8 @@ def job_kind(name: str) -> str:
 
 def _elapsed(row: Row) -> float | str:
     start, end = (
-        instant_of(cell(row, "start", "start_time")),
-        instant_of(cell(row, "end", "end_time")),
+        parse_task_instant(cell(row, "start", "start_time")),
+        parse_task_instant(cell(row, "end", "end_time")),
     )
     if start is not None and end is not None and end < start:
         return BACKWARDS
@@ -133,5 +133,5 @@ def _elapsed(row: Row) -> float | str:
 def _machine(row: Row) -> str:
     """Return the node, if there was only one."""
     nodes = cell(row, "nodelist", "node_list")
-    several = (number_of(cell(row, "nnodes", "nodes_req", "allocnodes")) or 1) > 1
+    several = (parse_number(cell(row, "nnodes", "nodes_req", "allocnodes")) or 1) > 1
     return "" if several or re.search(r"[\[,\s]", nodes) else nodes

@@ -31,13 +31,13 @@ from vgrads.traces.task_lines import (
     Broken,
     Item,
     Row,
-    bytes_of,
     cell,
-    number_of,
-    procs_of,
+    find_tool,
+    parse_bytes,
+    parse_number,
+    parse_procs,
     rows,
     seconds,
-    tool_of,
 )
 from vgrads.traces.task_record import TaskRecord
 
@@ -94,9 +94,9 @@ def _measured(row: Row, line: int, named: Named) -> Item:
         seconds=took,
         run=named.run,
         task=named.task,
-        procs=procs_of(cell(row, "threads")),
+        procs=parse_procs(cell(row, "threads")),
         input_bytes=_mib_sum(cell(row, "input_size_mb")),
-        memory_bytes=bytes_of(cell(row, "max_rss"), _MIB),
+        memory_bytes=parse_bytes(cell(row, "max_rss"), _MIB),
     )
 
 
@@ -107,7 +107,9 @@ def _mib_sum(text: str) -> float | None:
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     values = list(message.values()) if isinstance(message, dict) else [message]
-    sizes = [number for value in values if (number := number_of(value)) is not None and number >= 0]
+    sizes = [
+        number for value in values if (number := parse_number(value)) is not None and number >= 0
+    ]
     return sum(sizes) * _MIB if sizes and len(sizes) == len(values) else None
 
 
@@ -203,8 +205,8 @@ def _metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
         return "incomplete"
     rule, start, end = (
         entry.get("rule"),
-        number_of(entry.get("starttime")),
-        number_of(entry.get("endtime")),
+        parse_number(entry.get("starttime")),
+        parse_number(entry.get("endtime")),
     )
     if not isinstance(rule, str) or not rule:
         return Broken(0, "rule", "is missing")
@@ -214,7 +216,7 @@ def _metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
         return BACKWARDS
     inputs = entry.get("input")
     names = tuple(map(str, inputs)) if isinstance(inputs, list) else ()
-    return _SnakemakeJob(rule, start, end, names, tool_of(entry.get("shellcmd")))
+    return _SnakemakeJob(rule, start, end, names, find_tool(entry.get("shellcmd")))
 
 
 def _as_record(job: _SnakemakeJob, number: int, root: Path | None) -> TaskRecord:

@@ -20,10 +20,10 @@ from vgrads.traces.task_lines import (
     NO_TIME,
     Broken,
     Item,
-    instant_of,
-    number_of,
-    procs_of,
-    tool_of,
+    find_tool,
+    parse_number,
+    parse_procs,
+    parse_task_instant,
 )
 from vgrads.traces.task_record import TaskRecord
 
@@ -82,7 +82,7 @@ def _sizes(specification: Json) -> dict[str, float | None]:
 
 
 def _bytes(value: object) -> float | None:
-    number = number_of(value)
+    number = parse_number(value)
     return number if number is not None and number >= 0 else None
 
 
@@ -92,7 +92,7 @@ def _task(stated: Json, ran: Json, shared: _Recorded, number: int) -> Item:
     message = ran.get("runtimeInSeconds", ran.get("runtime"))
     if message is None:
         return NO_TIME
-    took = number_of(message)
+    took = parse_number(message)
     if took is None:
         return Broken(0, f"task {number}: runtimeInSeconds", f"'{message!s:.40}' is not a number")
     if took < 0:
@@ -100,7 +100,7 @@ def _task(stated: Json, ran: Json, shared: _Recorded, number: int) -> Item:
     kind = _kind(stated, ran)
     if not kind:
         return Broken(0, f"task {number}: name", "is empty")
-    begun = instant_of(ran.get("executedAt", ""))
+    begun = parse_task_instant(ran.get("executedAt", ""))
     return TaskRecord(
         kind=kind,
         seconds=took,
@@ -108,10 +108,10 @@ def _task(stated: Json, ran: Json, shared: _Recorded, number: int) -> Item:
         run=shared.run,
         task=str(stated.get("id") or stated.get("name") or ""),
         machine=_machine(ran) or shared.machine,
-        procs=procs_of(ran.get("coreCount", ran.get("cores"))),
+        procs=parse_procs(ran.get("coreCount", ran.get("cores"))),
         input_bytes=_input(stated, shared.sizes),
         memory_bytes=_bytes(ran.get("memoryInBytes")) or None,
-        tool=tool_of(_program(ran)),
+        tool=find_tool(_program(ran)),
         ended_at_s=None if begun is None else begun + took,
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from vgrads.runtimes.common import Common, estimate
-from vgrads.runtimes.model import model_of
+from vgrads.runtimes.model import make_model
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_files import read_task_records
 from vgrads.traces.task_record import TaskRecord
@@ -58,7 +58,7 @@ def jobs_left_out(path: Path) -> JobsLeftOut:
         for at in _places(rows)
     ]
     single = [rows[0] for rows in history.by_kind.values() if len(rows) == 1 and rows[0].finished]
-    model = model_of(history, common)
+    model = make_model(history, common)
     far = [
         abs(np.log(max(r.seconds, 0.5) / model.predict(r.kind, r.machine, None, r.procs).median_s))
         for r in single
@@ -86,7 +86,7 @@ def _places(rows: Sequence[TaskRecord]) -> Iterator[int]:
 
 
 def _left_out(rest: tuple[TaskRecord, ...], left: TaskRecord, common: Common) -> _Prediction:
-    model = model_of(TaskHistory(rest), common)
+    model = make_model(TaskHistory(rest), common)
     prediction = model.predict(left.kind, left.machine, left.input_bytes, left.procs)
     seconds = max(left.seconds, 0.5)
     inside = tuple(

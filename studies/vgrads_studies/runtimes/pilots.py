@@ -19,8 +19,21 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.api.plans.pilot_choice import SHARE, choose_pilots, count_kinds, distance, pilot_size
-from vgrads.api.plans.runtimes import MIB, NOTHING, RunTimes, kind_of, learned, with_run_times
+from vgrads.api.plans.pilot_choice import (
+    SHARE,
+    choose_pilot_size,
+    choose_pilots,
+    count_kinds,
+    distance,
+)
+from vgrads.api.plans.runtimes import (
+    MIB,
+    NOTHING,
+    RunTimes,
+    add_run_times,
+    derive_kind,
+    learn_run_times,
+)
 from vgrads.kernel.streams import stream
 from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
@@ -132,7 +145,7 @@ class _Case:
     def result(self) -> Mapping[str, float]:
         """Return the numbers of the set."""
         before, pilots = self._predicted(NOTHING), list(self._chosen())
-        after = self._predicted(learned(learn(TaskHistory(), pilots)))
+        after = self._predicted(learn_run_times(learn(TaskHistory(), pilots)))
         real_s = sum(record.seconds for record in self._run)
         narrow, wide = (np.quantile(total, [0.1, 0.9]) for total in (after, before))
         return {
@@ -145,20 +158,20 @@ class _Case:
         }
 
     def _predicted(self, run_times: RunTimes) -> NDArray[np.float64]:
-        timed, _ = with_run_times(self._set, run_times, self._catalog)
+        timed, _ = add_run_times(self._set, run_times, self._catalog)
         return _totals(timed)
 
     def _chosen(self) -> Iterator[TaskRecord]:
         """Choose by what is predicted without records, then take the recorded times."""
-        timed, _ = with_run_times(self._set, NOTHING, self._catalog)
-        every = count_kinds(timed, kind_of)
+        timed, _ = add_run_times(self._set, NOTHING, self._catalog)
+        every = count_kinds(timed, derive_kind)
         candidates = [
             kind.reduced() if self._reduced else replace(kind, pilot_s=kind.shortest_s)
             for kind in every.values()
         ]
         for kind in choose_pilots(candidates, every):
             sizes = [r.input_bytes or 0.0 for r in self._run if r.kind == kind.kind]
-            aim = min(sizes) / 10 if self._reduced else pilot_size(sizes)
+            aim = min(sizes) / 10 if self._reduced else choose_pilot_size(sizes)
             rows = [r for r in self._rows if r.kind == kind.kind]
             nearest = min(rows, key=lambda r: distance(r.input_bytes or 0.0, aim))
             yield replace(nearest, run="pilots", workflow="pilots")

@@ -26,7 +26,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from vgrads.api.plans.planning import GridSnapshot, take_snapshot
-from vgrads.api.plans.runtimes import with_run_times
+from vgrads.api.plans.runtimes import add_run_times
 from vgrads.kernel.profile import use_all
 from vgrads.kernel.report_page import html_table, write_page
 from vgrads.kernel.streams import stream
@@ -123,7 +123,7 @@ def _plan_set(target: LeftOutRuns, draws: Generator) -> Iterator[tuple[str, floa
         needed=int(draws.integers(1, len(recorded.workflows) + 1)),
         probability=float(draws.choice(_REQUESTED)),
     )
-    workflow_set, _ = with_run_times(stated, target.run_times, catalog)
+    workflow_set, _ = add_run_times(stated, target.run_times, catalog)
     ends_s = _predicted_s(_snapshot(workflow_set, grid, seed))
     for n in range(_DEADLINES):
         deadline_s = float(np.quantile(ends_s, (n + draws.random()) / _DEADLINES))

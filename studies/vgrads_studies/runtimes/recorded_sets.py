@@ -15,7 +15,7 @@ from pathlib import Path
 
 from numpy.random import Generator
 
-from vgrads.api.plans.runtimes import MIB, RunTimes, learned
+from vgrads.api.plans.runtimes import MIB, RunTimes, learn_run_times
 from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import TaskKey
 from vgrads.runtimes.task_history import TaskHistory, learn
@@ -75,7 +75,7 @@ def nodes(folder: Path) -> Iterator[LeftOutRuns]:
                 workflow=name,
                 name=node,
                 machine=node,
-                run_times=learned(learn(TaskHistory(), others), payload),
+                run_times=learn_run_times(learn(TaskHistory(), others), payload),
                 draw=_from_runs(rows),
             )
 
@@ -151,7 +151,7 @@ def runs(folder: Path) -> Iterator[LeftOutRuns]:
             workflow=path.name.split("-")[0],
             name=path.name.split(".")[0],
             machine=Counter(row.machine for row in rows).most_common(1)[0][0],
-            run_times=learned(learn(TaskHistory(), others)),
+            run_times=learn_run_times(learn(TaskHistory(), others)),
             draw=_from_run(load_workflow(path), rows),
         )
 

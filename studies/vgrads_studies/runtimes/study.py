@@ -21,7 +21,7 @@ from scipy.special import ndtr
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.task_history import TaskHistory, learn
-from vgrads.runtimes.tools import shipped
+from vgrads.runtimes.tools import load_shipped
 from vgrads.traces.task_record import TaskRecord
 from vgrads_studies.report import as_json, markdown_table, study_parser
 from vgrads_studies.runtimes import memory as requests
@@ -273,7 +273,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     accuracies, own = rows(options.folder / "nextflow"), left_out(options.folder)
     dumps = [jobs_left_out(path) for path in sorted((options.folder / "sacct").glob("*.gz"))]
-    gains, alone = pilots.pilot_gains(options.folder), unseen.unseen(options.folder, shipped())
+    gains, alone = pilots.pilot_gains(options.folder), unseen.unseen(options.folder, load_shipped())
     memory = requests.memory_left_out(options.folder / "nextflow")
     if options.json:
         tables: dict[str, Sequence[Any]] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.runtimes.common import tools_of
+from vgrads.runtimes.common import pool_tools
 from vgrads.runtimes.model import RuntimeModel, fit
 from vgrads.runtimes.prediction import Prediction
 from vgrads.runtimes.task_history import TaskHistory
@@ -60,7 +60,7 @@ def families(folder: Path) -> dict[str, list[TaskRecord]]:
 def unseen(folder: Path, listed: Tools) -> list[Unseen]:
     """Predict every recorded run from the other families. ``listed``: the names that count as
     tools, of which those of other families are used."""
-    each = {name: tools_of(TaskHistory(tuple(some))) for name, some in families(folder).items()}
+    each = {name: pool_tools(TaskHistory(tuple(some))) for name, some in families(folder).items()}
     programs = [name for name in listed if not name.startswith("/")]
     utilities = {name: level for name, level in listed.items() if name.startswith("/")}
     results = []

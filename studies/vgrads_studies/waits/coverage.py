@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgrads.kernel.arrays import Bools, Floats, Ints
-from vgrads.qbets.coverage_groups import FEWEST, groups_of
+from vgrads.qbets.coverage_groups import FEWEST, iterate_groups
 from vgrads.traces.records import JobLog
 
 FEWEST_REPORTED = 100
@@ -71,7 +71,7 @@ def group_report(
     """Return the coverage at a level of the scored jobs, by group of at least so many."""
     covered, bursts, groups = log.wait_s <= issued_s, _bursts(log), []
     below = log.wait_s < np.floor(issued_s)  # waits are recorded in whole seconds
-    for dimension, name, part in groups_of(log, scored, fewest):
+    for dimension, name, part in iterate_groups(log, scored, fewest):
         coverage, error = _share(covered[part], bursts[part])
         group = GroupCoverage(
             dimension=dimension,

@@ -22,7 +22,7 @@ from vgrads.kernel.streams import stream
 from vgrads.kernel.text_table import pad
 from vgrads.qbets.predictor import JobArrival, Settings
 from vgrads.qbets.state_forecast import StateForecast, forecast_state
-from vgrads.qbets.state_predictor import anchors_of
+from vgrads.qbets.state_predictor import list_anchors
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 
@@ -65,7 +65,7 @@ def main() -> None:
         log = read_history(path)
         draws = stream(11, "jitter", history_name(path))
         instants = draws.integers(3000, min(len(log), 60_000), how.instants)
-        newest = [anchor - 1 for anchor in anchors_of(min(len(log), 60_000)) if anchor > 3000]
+        newest = [anchor - 1 for anchor in list_anchors(min(len(log), 60_000)) if anchor > 3000]
         for where, rows in (("one job later", instants.tolist()), ("at an anchor", newest)):
             ours, qbets, chances = differences(log, rows)
             middle, high = np.quantile(ours, [0.5, 0.9])

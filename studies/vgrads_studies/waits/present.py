@@ -23,7 +23,7 @@ import numpy as np
 
 from vgrads.api.queues.forecast_scores import pinball
 from vgrads.api.queues.histories import AS_QUESTION, learned_forecast
-from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.live_queue import make_present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.kernel.text_table import pad
@@ -72,9 +72,9 @@ def views(log: JobLog, row: int) -> Iterator[tuple[str, AnyForecast]]:
     learned = learned_forecast(history, history.end_s, AS_QUESTION)
     now_unix_s = history.unix_start_s + at_s
     snapshot = SiteSnapshot(taken_unix_s=now_unix_s, jobs=jobs)
-    yield "snapshot", present_forecast(learned, history, "", snapshot, now_unix_s)[0]
+    yield "snapshot", make_present_forecast(learned, history, "", snapshot, now_unix_s)[0]
     alone = learned_forecast(history, None, replace(AS_QUESTION, view=BEST))
-    yield "ended", present_forecast(alone, history, "", None, now_unix_s)[0]
+    yield "ended", make_present_forecast(alone, history, "", None, now_unix_s)[0]
 
 
 def measure(path: Path, questions: int, seed: int) -> None:

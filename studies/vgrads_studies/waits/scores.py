@@ -17,7 +17,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vgrads.api.queues.forecast_scores import ALARM, WATCHED, WatchedBounds, started_within, watch
+from vgrads.api.queues.forecast_scores import (
+    ALARM,
+    WATCHED,
+    WatchedBounds,
+    has_started_within,
+    watch,
+)
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.start_matching import (
     PROCS_RATIO,
@@ -96,7 +102,7 @@ def _watched(issued: _Issued, rows: Ints, history: JobLog) -> WatchedBounds:
     def outcomes() -> Iterator[bool | None]:
         for row in rows[::-1]:
             job, bound_s = observed[str(row)], float(issued.bound_s[row])
-            outcome = started_within(bound_s, job.wait_s, job.observed_s)
+            outcome = has_started_within(bound_s, job.wait_s, job.observed_s)
             if job.submit_s is None and job.observed_s >= bound_s:
                 yield None
             elif job.submit_s is not None and outcome is not None:

@@ -42,7 +42,7 @@ from vgrads.operations.questions import BoundQuestion
 from vgrads.operations.queue_questions import ForecastContext
 from vgrads.qbets.backtest import Trial, backtest, backtest_levels, pinball
 from vgrads.qbets.coverage_groups import FEWEST
-from vgrads.qbets.viewed_log import ends_of
+from vgrads.qbets.viewed_log import list_ends
 from vgrads.qbets.views import ENDED, FULL, VIEWS
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
@@ -226,7 +226,7 @@ def instants(log: JobLog, count: int) -> list[tuple[float, Ints]]:
 def ask_cut(log: JobLog, at_s: float, rows: Ints, path: Path) -> tuple[Ints, Floats]:
     """Return those of these jobs that a file of the jobs that had ended by an instant answers for,
     and their bounds, rows × levels. It does not for jobs wider than its machine."""
-    part = log.select(ends_of(log) <= at_s)
+    part = log.select(list_ends(log) <= at_s)
     path.write_text(write_swf(part))
     queues = np.unique(part.queue)
     fitting = rows[log.procs[rows] <= max(part.max_procs, int(part.procs.max()))]

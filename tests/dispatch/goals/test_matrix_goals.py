@@ -14,7 +14,7 @@ from tests.dispatch.test_goals import QUEUE, World, cloud, source, view
 from tests.dispatch.test_matrix import SLOW, begun, wavefront_of
 from tests.examples import examples
 from vgrads.api.bags.matrices import Digests, MatrixProblem, lay_out, program
-from vgrads.api.bags.matrix_goals import MatrixGoal, matrix_goal
+from vgrads.api.bags.matrix_goals import MatrixGoal, make_matrix_goal
 from vgrads.bags.bag import BagGoal, BagSpec, Listed
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
@@ -245,15 +245,15 @@ def test_the_goal_in_a_matrix_file_is_the_last_one(tmp_path):
 
 
 def test_a_goal_is_another_where_any_of_its_numbers_is():
-    goal = matrix_goal("1h", 0.9, 5.0)
-    assert goal.with_spent("bag-1", 1.0).is_same(matrix_goal("60m", 0.9, 5.0))
+    goal = make_matrix_goal("1h", 0.9, 5.0)
+    assert goal.with_spent("bag-1", 1.0).is_same(make_matrix_goal("60m", 0.9, 5.0))
     for other in (("2h", 0.9, 5.0), ("1h", None, 5.0), ("1h", 0.9, None)):
-        assert not goal.is_same(matrix_goal(*other))
+        assert not goal.is_same(make_matrix_goal(*other))
     assert not goal.is_same(None)
-    assert matrix_goal(None, None, None) is None
+    assert make_matrix_goal(None, None, None) is None
     assert MatrixGoal.read({}) is None
     with pytest.raises(InputError, match="--probability: needs a --deadline"):
-        matrix_goal(None, 0.5, None)
+        make_matrix_goal(None, 0.5, None)
 
 
 CELL = """\

@@ -14,7 +14,7 @@ from vgrads.api.queues.issued import IssuedForecast
 from vgrads.portal.jobs.forecasts.scoring import score_queue
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.sites import stored_catalog
-from vgrads.qbets.state_forecast import forecast_state, present_of_history
+from vgrads.qbets.state_forecast import find_present, forecast_state
 from vgrads.qbets.state_predictor import StatePredictor
 
 SITES = """
@@ -97,7 +97,7 @@ def test_a_second_collection_continues_the_stored_replay(collect):
     assert latest.now_s == grown.end_s
     assert latest.answered[MARK] == 1
     fresh = forecast_state(grown, grown.end_s, SETTINGS)
-    fresh = fresh.with_queue(present_of_history(grown, SETTINGS))
+    fresh = fresh.with_queue(find_present(grown, SETTINGS))
     for shape in ((1, 600.0), (8, 3600.0), (60, 20_000.0)):
         expected = fresh.bounds(*shape, [0.5, 0.95])
         assert forecast.bounds(*shape, [0.5, 0.95]) == pytest.approx(expected, rel=1e-6)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.portal.forecasts.logs_that_grow import JOBS, SHAPE, recommended, write_log
 from tests.portal.forecasts.scored_service import add_site, served
 from tests.portal.forecasts.test_scores import waits
-from vgrads.api.queues.forecast_scores import QueueRecord, ScoredForecast, promises_of
+from vgrads.api.queues.forecast_scores import QueueRecord, ScoredForecast, pair_promises
 from vgrads.portal.records.reading.forecast_scores import stored_record
 from vgrads.vgrid.varq_record import adapt, compute_required_level
 
@@ -128,7 +128,7 @@ def test_promises_are_in_the_order_of_their_outcomes_and_one_job_counts_once():
         promise(120.0, in_time=False, promised=None),
         promise(None, in_time=True),
     ]
-    assert promises_of(newest_first) == [(0.9, True), (0.5, False), (0.9, False)]
+    assert pair_promises(newest_first) == [(0.9, True), (0.5, False), (0.9, False)]
 
 
 @given(st.lists(st.booleans(), max_size=80), st.sampled_from([0.5, 0.75, 0.9, 0.95]))

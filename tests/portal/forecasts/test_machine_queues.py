@@ -7,7 +7,7 @@ import pytest
 from tests.portal.forecasts.slurm_commands import HEADER, use_commands
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import open_history
-from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.live_queue import make_present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
 from vgrads.portal.records.reading.sites import stored_catalog
@@ -91,7 +91,7 @@ def test_only_jobs_of_the_machine_count_in_a_live_queue(collected):
         for name in ("batch", "debug", "long", "gpu", "debug,gpu")
     ]
     snapshot = SiteSnapshot(taken_unix_s=time.time(), jobs=tuple(jobs))
-    now, view = present_forecast(forecast, log, "debug", snapshot)
+    now, view = make_present_forecast(forecast, log, "debug", snapshot)
     assert len(now.state.waiting) == 4  # that of gpu takes other nodes
     assert (view.source, view.waiting, view.running) == ("site", 4, 0)
 

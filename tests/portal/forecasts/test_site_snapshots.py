@@ -13,10 +13,10 @@ from tests.portal.forecasts.listed_site import listed_site
 from vgrads.api.queues.site_snapshots import (
     FACTS_S,
     FRESH_S,
+    derive_snapshot_file,
     may_list,
     read_snapshot,
     refresh_snapshot,
-    snapshot_file,
 )
 from vgrads.drivers.slurm import Slurm
 from vgrads.vgrid.catalog import load_catalog
@@ -33,7 +33,7 @@ def cluster(tmp_path, monkeypatch):
 
 def set_back(site, seconds):
     """Make a snapshot, and the attempt that it came from, older."""
-    path = snapshot_file(site)
+    path = derive_snapshot_file(site)
     document = json.loads(path.read_text())
     for name in ("taken_unix_s", "tried_unix_s", "facts_unix_s"):
         document[name] -= seconds
@@ -74,9 +74,9 @@ def test_what_is_stored_is_what_was_listed_without_names(cluster):
     commands, site = cluster
     commands.put_queue(waiting=2, running=1, user="ann-of-physics")
     assert refresh_snapshot(site) == read_snapshot(site)
-    text = snapshot_file(site).read_text()
+    text = derive_snapshot_file(site).read_text()
     assert "ann" not in text
-    assert snapshot_file(site).stat().st_mode & 0o077 == 0
+    assert derive_snapshot_file(site).stat().st_mode & 0o077 == 0
     mine = {job.user for job in read_snapshot(site).jobs}
     assert len(mine) == 1
 
@@ -123,7 +123,7 @@ def test_a_damaged_snapshot_is_listed_anew(cluster, body):
     _commands, site = cluster
     refresh_snapshot(site)
     set_back(site, FRESH_S)
-    snapshot_file(site).write_bytes(body)
+    derive_snapshot_file(site).write_bytes(body)
     assert read_snapshot(site) is None
     assert len(refresh_snapshot(site).jobs) == 44
 
@@ -152,9 +152,9 @@ def test_a_clock_that_was_set_delays_a_listing_by_a_minute_at_most(cluster, step
 def test_sites_of_the_same_name_are_not_mixed_up(cluster):
     _, site = cluster
     other = replace(site, access=replace(site.access, host="login.example.org"))
-    assert snapshot_file(other) != snapshot_file(site)
+    assert derive_snapshot_file(other) != derive_snapshot_file(site)
     strange = replace(site, name="../ü/x y")
-    assert snapshot_file(strange).parent == snapshot_file(site).parent
+    assert derive_snapshot_file(strange).parent == derive_snapshot_file(site).parent
 
 
 @pytest.mark.parametrize(

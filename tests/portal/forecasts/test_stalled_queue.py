@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.portal.forecasts.logs_that_grow import UNIX_START
 from tests.qbets.test_waiting_jobs import taken
-from vgrads.api.queues.forecast_scores import ALARM, WATCHED, started_within, watch
+from vgrads.api.queues.forecast_scores import ALARM, WATCHED, has_started_within, watch
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.start_matching import OpenForecast, match_starts
 from vgrads.portal.jobs.forecasts.scoring import score_queue
@@ -79,7 +79,7 @@ def watched(log, history, bounds_s):
     outcomes = []
     for n in reversed(range(len(forecasts))):
         job, bound_s = observed[str(n)], float(bounds_s[n])
-        covered = started_within(bound_s, job.wait_s, job.observed_s)
+        covered = has_started_within(bound_s, job.wait_s, job.observed_s)
         if job.submit_s is None and job.observed_s >= bound_s:
             outcomes.append(None)
         elif job.submit_s is not None and covered is not None:

@@ -14,7 +14,7 @@ from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.errors import InputError
 
 
-def invitation(folder: Path, run: str, name: str, contact: str = "") -> str:
+def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> str:
     """Return a shell script for a machine that is to work for a dispatcher; ``contact``: the
     address of this machine for that one.
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.bags.sites import check_places, places_of
-from vgrads.api.plans.unit_mistakes import question_of
+from vgrads.api.bags.sites import check_places, find_places
+from vgrads.api.plans.unit_mistakes import find_question
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.axes import MOST_TASKS
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
@@ -44,7 +44,7 @@ class GoalOverrides:
     budget_usd: float | None = None
 
 
-def deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dict[str, Any]:
+def answer_deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dict[str, Any]:
     """Return ``vgrads size BAG --sites SITES --json``: the cheapest plan, the front of cost and
     probability, and the cost by deadline."""
     document, _ = load_bag(path)
@@ -65,7 +65,7 @@ def deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides) -> dic
     return _answer(text, work, goal, _sources(catalog, document, goal), stated)
 
 
-def matrix_plan(
+def answer_matrix_plan(
     kind: str, sides: tuple[int, int], cell_s: float, catalog: Catalog, overrides: GoalOverrides
 ) -> dict[str, Any]:
     """Return the same for ``vgrads size --wavefront N --sites SITES``, in the blocks that ``vgrads
@@ -75,7 +75,7 @@ def matrix_plan(
     check_places(catalog, document)
     goal = _goal(document, f"--{kind}", overrides)
     cells = BlockGrid(kind, *sides, 1, 1)
-    workers = sum(site.limits.most * site.procs for site in places_of(catalog, [document]))
+    workers = sum(site.limits.most * site.procs for site in find_places(catalog, [document]))
     side = block_of(cells, cell_s, max(1, workers))
     grid = replace(cells, high=min(side, cells.rows), wide=min(side, cells.cols))
     blocks = grid.order.size
@@ -113,7 +113,7 @@ def _answer(
     enough_s = suffice[0] * goal.deadline_s if suffice else None
     return {
         "work": text,
-        "question": "" if best.enough else question_of(deadline_text, enough_s),
+        "question": "" if best.enough else find_question(deadline_text, enough_s),
         "deadline_s": goal.deadline_s,
         "requested": goal.probability,
         "budget_usd": goal.budget_usd,
@@ -167,7 +167,7 @@ def _goal_of(goal: BagGoal, factor: float) -> Goal:
 
 def _sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
     stated = document.model_copy(update={"deadline": goal.deadline_s, "probability": 0.5})
-    places, procs = places_of(catalog, [stated]), document.procs
+    places, procs = find_places(catalog, [stated]), document.procs
     spot = {where.site: where for where in places if where.market}
     results = []
     for where in places:

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 from vgrads.api.bags.report import Report
 from vgrads.api.bags.served import ServedBags
-from vgrads.api.bags.sites import check_places, places_now
+from vgrads.api.bags.sites import check_places, find_places_now
 from vgrads.api.wiring import (
     Wiring,
-    agent_command,
-    contact_host,
+    find_contact_host,
     is_real,
+    make_agent_command,
     make_drivers,
 )
 from vgrads.dispatch.core.faults import fault_in
@@ -214,8 +214,8 @@ class BagWork:
         by_name = {site.name: site for site in sites}
 
         def pilot(site: Site) -> Pilot:
-            contact = contact_host(site) if is_real(site) else "127.0.0.1"
-            return Pilot(command=agent_command(site), environment=keys.contact(contact, port))
+            contact = find_contact_host(site) if is_real(site) else "127.0.0.1"
+            return Pilot(command=make_agent_command(site), environment=keys.contact(contact, port))
 
         polling = {
             site.name: SitePolling(
@@ -239,7 +239,7 @@ class BagWork:
             core=manager.core,
             sites=Sites(self.run, drivers, clock, polling),
             run=self.run,
-            sources=places_now(self.catalog, documents, time.time() - clock.now()),
+            sources=find_places_now(self.catalog, documents, time.time() - clock.now()),
             pilot_environment=environment,
             fits=manager.core.fits,
             ad_hoc_agents=any(d.hosts.guests for d in documents),
@@ -257,7 +257,7 @@ class BagWork:
                 bags.open(number)
                 bags.take_on(number)
         if fresh:
-            fleet.ask_at(places_now(self.catalog, bags.documents, report.began_unix_s))
+            fleet.ask_at(find_places_now(self.catalog, bags.documents, report.began_unix_s))
         bags.retry(control_requests.new)
         bags.drop(control_requests.new)
         bags.change_goals(control_requests.new, fleet.goals, report.began_unix_s)

@@ -16,7 +16,7 @@ from vgrads.api.bags.answers import exit_text
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.bags.open_calls import Ended, OnEnds
 from vgrads.api.bags.served import ServedBags
-from vgrads.api.bags.sites import check_places, usable_sites
+from vgrads.api.bags.sites import check_places, select_usable_sites
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, ENDED, FAILED, TaskColumns
 from vgrads.dispatch.document import BagDocument
@@ -189,7 +189,7 @@ class LocalChannel:
 
     def open(self, document: Mapping[str, Any], on_ends: OnEnds) -> LocalCalls:
         checked = validate(BagDocument, document, self._run)
-        catalog = usable_sites(self.catalog, checked)
+        catalog = select_usable_sites(self.catalog, checked)
         check_places(catalog, checked)
         number = self.next_number
         submit_bag(self.folder, number, checked, self.folder, catalog)

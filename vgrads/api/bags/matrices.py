@@ -126,7 +126,7 @@ class MatrixProblem:
         return BlockGrid(self.kind, self.rows, self.cols, high, wide, self.half)
 
 
-def items_of(path: Path) -> list[tuple[str, Path]]:
+def read_items(path: Path) -> list[tuple[str, Path]]:
     """Return the files of a folder by name, or those of a list, one per line, relative to the
     list's folder."""
     if path.is_dir():
@@ -151,7 +151,7 @@ def items_of(path: Path) -> list[tuple[str, Path]]:
     return results
 
 
-def border_of(
+def read_border(
     path: Path, x: int, y: int, rows: int | None, cols: int | None
 ) -> tuple[int, int, list[bytes]]:
     """Return rows, columns and border of a Wavefront whose first cell is (x, y), from files

@@ -85,7 +85,7 @@ class MatrixGoal:
         )
 
 
-def matrix_goal(
+def make_matrix_goal(
     deadline: str | None, probability: float | None, budget_usd: float | None
 ) -> MatrixGoal | None:
     """Return the goal of the command line, from now on; None without a deadline. Raise InputError

@@ -17,7 +17,7 @@ _CONFIDENCE = 0.5
 """The expected probability of each wait, not a bound of it: promises count both sides."""
 
 
-def with_forecasts(catalog: Catalog, sources: Sequence[FleetSite]) -> list[FleetSite]:
+def add_forecasts(catalog: Catalog, sources: Sequence[FleetSite]) -> list[FleetSite]:
     """Return the sources with forecast waits, where their queues have a history."""
     names = {where.site for where in sources if where.queue}
     sites = tuple(

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.bags.sites import usable_sites
-from vgrads.api.wiring import all_simulated, own_values
+from vgrads.api.bags.sites import select_usable_sites
+from vgrads.api.wiring import are_all_simulated, read_own_values
 from vgrads.bags.bag import BagSpec, Listed, Template, parts_of
 from vgrads.dispatch.parameters import RangeSteps
 from vgrads.dispatch.storage.carried import DoneTasks, carried_folder, done_tasks, write_carried
@@ -93,7 +93,9 @@ def _record(
     """Store the record of a bag. Nothing is stored where its tasks cannot be reused: simulated
     ones, those of open bags, and those that write to absolute names."""
     spec = stored.bag
-    if stored.document.open or all_simulated(usable_sites(catalog, stored.document).sites):
+    if stored.document.open or are_all_simulated(
+        select_usable_sites(catalog, stored.document).sites
+    ):
         return
     if not isinstance(spec.commands, Listed | Template):
         return  # blocks of a matrix, which has its own record
@@ -101,7 +103,7 @@ def _record(
     if any(map(writes_elsewhere, texts)):
         return
     names = sorted({name for text in texts for name in absolute_names(text)})
-    values = own_values(spec.pass_env) if own else {}
+    values = read_own_values(spec.pass_env) if own else {}
     common = [sorted(spec.env.items()), sorted(spec.pass_env), sorted(values.items())]
     common += [spec.inputs, spec.outputs, spec.account]
     record = {
@@ -283,7 +285,7 @@ def _link_outputs(bag: Path, stored: StoredBag, part: _ReusedPart, records: File
         records.committed(task, [new / name for name in names])
 
 
-def carried_tasks(folder: Path, number: int) -> list[int]:
+def read_carried_tasks(folder: Path, number: int) -> list[int]:
     """Return the tasks of a bag that were done before it started."""
     path = carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
     return done_tasks(folder, number).ends["task"].tolist() if path.exists() else []

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vgrads.api.bags.reuse import carried_tasks
-from vgrads.api.wiring import own_values
+from vgrads.api.bags.reuse import read_carried_tasks
+from vgrads.api.wiring import read_own_values
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.step import Core
@@ -69,7 +69,7 @@ class ServedBags:
         is_new = number not in manager.state.bags
         manager.add(stored.number, bag, stored.files, stored.document.open)
         if is_new:
-            manager.core.have(number, carried_tasks(self._folder, number), manager.clock.now())
+            manager.core.have(number, read_carried_tasks(self._folder, number), manager.clock.now())
         if stored.document.open:
             state = manager.state.bags[stored.number]
             manager.core.add_tasks(stored.number, len(stored.bag.commands) - len(state.tasks))
@@ -77,7 +77,7 @@ class ServedBags:
             note_client(self._folder, number)  # it could not reach a service that was down
 
     def _with_own_values(self, stored: StoredBag) -> BagSpec:
-        values = own_values(stored.bag.pass_env) if self._own else {}
+        values = read_own_values(stored.bag.pass_env) if self._own else {}
         return replace(stored.bag, env={**values, **stored.bag.env})
 
     def rest(self) -> None:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from vgrads.api.queues.site_snapshots import reported_closures
-from vgrads.api.wiring import all_simulated
+from vgrads.api.queues.site_snapshots import read_reported_closures
+from vgrads.api.wiring import are_all_simulated
 from vgrads.dispatch.document import BagDocument, HostsDocument
 from vgrads.dispatch.fleet.site_view import FleetSite, LongestStay
 from vgrads.dispatch.server.manager import AD_HOC
@@ -30,7 +30,7 @@ _BOOT_S = 60.0
 _LEAST_STAY_S = 300.0
 
 
-def usable_sites(catalog: Catalog, document: BagDocument) -> Catalog:
+def select_usable_sites(catalog: Catalog, document: BagDocument) -> Catalog:
     """The sites that a bag may use: those it names, or all."""
     if not document.sites:
         return catalog
@@ -45,7 +45,7 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
     if document.sites == (AD_HOC,) and document.hosts.guests:
         return
     sites = [s for s in catalog.sites if not document.sites or s.name in document.sites]
-    if all_simulated(sites) and sites and document.runtime_s is None:
+    if are_all_simulated(sites) and sites and document.runtime_s is None:
         raise InputError(
             "is not given, but simulated sites do not run the tasks",
             where="runtime_s",
@@ -76,16 +76,16 @@ def _procs(site: Site, agents: HostsDocument) -> int:
     return min(node, agents.procs or node)
 
 
-def places_now(
+def find_places_now(
     catalog: Catalog, documents: Sequence[BagDocument], zero_s: float
 ) -> list[FleetSite]:
     """Return the sites of nodes for these bags, with the closures that they report now."""
-    names = {place.site for place in places_of(catalog, documents)}
-    reported = reported_closures(site for site in catalog.sites if site.name in names)
-    return places_of(catalog, documents, zero_s, reported)
+    names = {place.site for place in find_places(catalog, documents)}
+    reported = read_reported_closures(site for site in catalog.sites if site.name in names)
+    return find_places(catalog, documents, zero_s, reported)
 
 
-def places_of(
+def find_places(
     catalog: Catalog,
     documents: Sequence[BagDocument],
     zero_s: float | None = None,
@@ -106,9 +106,9 @@ def places_of(
             if goals and (spot_price := _spot_price(site)) is not None:
                 results.append(replace(results[-1], market=SPOT, price=spot_price))
     if any(document.goal for document in documents):
-        from vgrads.api.bags.queue_waits import with_forecasts  # noqa: PLC0415 slow to import
+        from vgrads.api.bags.queue_waits import add_forecasts  # noqa: PLC0415 slow to import
 
-        return with_forecasts(catalog, results)
+        return add_forecasts(catalog, results)
     return results
 
 

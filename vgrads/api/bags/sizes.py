@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.plans.set_files import SetOverrides, load_set
-from vgrads.api.plans.unit_mistakes import question_of
+from vgrads.api.plans.unit_mistakes import find_question
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.documents import load_mapping
@@ -62,7 +62,7 @@ class WorkModel:
     how: Mapping[str, Any] | None = None
 
 
-def work_of(path: Path, dispatch_s: float) -> WorkModel:
+def read_work(path: Path, dispatch_s: float) -> WorkModel:
     """Return the work of a file with a workflow set, a workflow or a bag."""
     bare = is_workflow(format_of(path, read_text(path)))
     if bare or "workflows" in load_mapping(path):
@@ -122,7 +122,7 @@ def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     )
 
 
-def matrix_sides(kind: str, grid: str, cell_s: float) -> tuple[int, int]:
+def parse_matrix_sides(kind: str, grid: str, cell_s: float) -> tuple[int, int]:
     """Return the rows and columns of a matrix of ``grid`` cells: N, or NxM, each ``cell_s``."""
     match = _GRID.fullmatch(grid)
     if match is None:
@@ -135,10 +135,10 @@ def matrix_sides(kind: str, grid: str, cell_s: float) -> tuple[int, int]:
     return rows, cols
 
 
-def matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> WorkModel:
+def make_matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -> WorkModel:
     """Return the work of All-Pairs or a Wavefront of ``grid`` cells (N, or NxM), each ``cell_s``,
     with the blocks of its models. Time against nodes is that of the best blocks for each number."""
-    rows, cols = matrix_sides(kind, grid, cell_s)
+    rows, cols = parse_matrix_sides(kind, grid, cell_s)
     if kind == "wavefront":
         run_s, how = (
             lambda procs: (
@@ -194,7 +194,7 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
     stated = question.deadline_text or work.deadline_text
     return {
         "work": work.what,
-        "question": question_of(stated, fastest_s) if late else "",
+        "question": find_question(stated, fastest_s) if late else "",
         "work_s": work.total_s,
         "procs": question.procs,
         "deadline_s": deadline_s,

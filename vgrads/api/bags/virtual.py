@@ -15,9 +15,9 @@ from pathlib import Path
 
 from vgrads.api.bags.execution import BagWork, ControlRequests, Watch
 from vgrads.api.bags.served import idle
-from vgrads.api.bags.sites import places_of
+from vgrads.api.bags.sites import find_places
 from vgrads.api.queues.history_files import open_history
-from vgrads.api.wiring import Wiring, all_simulated, make_drivers
+from vgrads.api.wiring import Wiring, are_all_simulated, make_drivers
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import fault_in
 from vgrads.dispatch.core.protocol import Rules
@@ -53,7 +53,7 @@ _LOOK_S = 0.5  # of real time
 _LATELY = 200
 
 
-def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
+def find_simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
     """Return the sites that a dispatcher's bags may use, if all of them are simulated; None if they
     are real."""
     named = [bag.document.sites for bag in readable_bags(folder)]
@@ -61,12 +61,12 @@ def simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
         return None
     required = {name for names in named for name in names or [s.name for s in catalog.sites]}
     sites = tuple(site for site in catalog.sites if site.name in required)
-    return replace(catalog, sites=sites) if all_simulated(sites) else None
+    return replace(catalog, sites=sites) if are_all_simulated(sites) else None
 
 
 def choose_clock(work: BagWork) -> BagWork | VirtualBagWork:
     """Return the work as it is, or in virtual time where its bags may use simulated sites only."""
-    simulated = simulated_part(work.catalog, work.folder)
+    simulated = find_simulated_part(work.catalog, work.folder)
     if simulated is None:
         return work
     return VirtualBagWork(
@@ -179,7 +179,7 @@ class VirtualBagWork:
         drivers = make_drivers(self.catalog, [s.name for s in self.catalog.sites], clock, around)
         sites = Sites(self.run, drivers, clock, {})
         documents = [self._stored_bags[n].document for n in numbers]
-        places = places_of(self.catalog, documents, self._zero_s)
+        places = find_places(self.catalog, documents, self._zero_s)
         fleet = Fleet(
             core=self._core,
             sites=sites,
@@ -221,7 +221,7 @@ class VirtualBagWork:
             self._take(number)
         if fresh:
             documents = [bag.document for bag in self._stored_bags.values()]
-            self._fleet.ask_at(places_of(self.catalog, documents, self._zero_s))
+            self._fleet.ask_at(find_places(self.catalog, documents, self._zero_s))
         for number, stored in self._stored_bags.items():
             if stored.document.open and not self._core.state.bags[number].over:
                 close_if_silent(self.folder, number, stored.document)

@@ -44,7 +44,7 @@ class TaskAttempt:
     times: Times | None = None
 
 
-def attempts_of(
+def list_attempts(
     executions: Sequence[ExecutionPlan], events: Iterable[Event]
 ) -> tuple[list[TaskAttempt], RunState]:
     """Return every started attempt, in the order of their starts, and the state of the run."""
@@ -65,7 +65,7 @@ def attempts_of(
                 old = before.replicas[key]
                 if state.replicas[key].attempt > old.attempt:
                     ended.append(_skipped(executions, state, key, old, event))
-    last = last_attempts(executions[state.version], state)
+    last = list_last_attempts(executions[state.version], state)
     attempts = [
         replace(attempt, times=payload.get((attempt.key, attempt.number)))
         for attempt in (*ended, *last)
@@ -75,7 +75,7 @@ def attempts_of(
     ), state
 
 
-def last_attempts(execution: ExecutionPlan, state: RunState) -> list[TaskAttempt]:
+def list_last_attempts(execution: ExecutionPlan, state: RunState) -> list[TaskAttempt]:
     """Return the last started attempt of every replica; their phases (``times``) are not known."""
     return [
         _attempt(execution, key, record) for key, record in state.replicas.items() if _began(record)
@@ -116,7 +116,7 @@ def _attempt(execution: ExecutionPlan, key: ReplicaKey, record: ReplicaRecord) -
     )
 
 
-def printed(folder: Path, attempt: TaskAttempt, most: int) -> tuple[str, str, Path | None]:
+def read_printed(folder: Path, attempt: TaskAttempt, most: int) -> tuple[str, str, Path | None]:
     """Return the ends of an attempt's printed text (stdout, stderr), and the folder of the whole;
     None if nothing was kept."""
     path = place_of(folder, attempt)
@@ -140,7 +140,7 @@ def attempts_json(attempts: Iterable[TaskAttempt], folder: Path, most: int) -> I
     """Return ``vgrads logs --json``: a row for each attempt; ``most``: bytes of the ends of its
     printed text."""
     for attempt in attempts:
-        out, err, path = printed(folder, attempt, most) if most else ("", "", None)
+        out, err, path = read_printed(folder, attempt, most) if most else ("", "", None)
         row: Json = {
             "workflow": attempt.key[0],
             "task": attempt.key[1],
@@ -168,7 +168,7 @@ def about(attempts: Iterable[TaskAttempt], task: str) -> list[TaskAttempt]:
     ]
 
 
-def troubles(state: RunState) -> list[tuple[TaskKey, str]]:
+def find_troubles(state: RunState) -> list[tuple[TaskKey, str]]:
     """Return tasks that were lost by themselves, not because of a missing input, and the reason;
     the first of each reason."""
     skipped: dict[str, tuple[TaskKey, str]] = {}

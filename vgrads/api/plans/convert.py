@@ -39,7 +39,7 @@ _WITHOUT_FIELD = {
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def form_of(out: Path, to: str | None) -> str:
+def choose_form(out: Path, to: str | None) -> str:
     """Return ``wfformat`` or ``set``: as requested, otherwise by the extension of the output
     file."""
     if to is None and out.suffix.lower() not in FORMS:
@@ -54,7 +54,7 @@ def form_of(out: Path, to: str | None) -> str:
     return form
 
 
-def converted(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tuple[str, ...]]:
+def convert_text(path: Path, form: str, overrides: SetOverrides) -> tuple[str, tuple[str, ...]]:
     """Return the text of a workflow's file, or of a set, in another form; and notes.
 
     A set needs a deadline, which a workflow's file lacks. WfFormat holds one workflow, and no

@@ -14,27 +14,27 @@ from vgrads.api.plans.planning import (
 )
 from vgrads.api.plans.refusals import refuse_without_commands, refuse_without_s3
 from vgrads.api.plans.replanners import (
-    replanner,
-    request_changer,
+    make_replanner,
+    make_request_changer,
+    make_task_adder,
     sufficient_changes,
-    task_adder,
 )
 from vgrads.api.plans.run_setup import RunOptions, Setup
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
-from vgrads.api.plans.submissions import submission_planner
+from vgrads.api.plans.submissions import make_submission_planner
 from vgrads.api.plans.up_to_date import carry_over
 from vgrads.api.wiring import (
     PILOT,
     RunFiles,
     Wiring,
-    all_simulated,
+    are_all_simulated,
     await_gone,
     make_clock,
     make_drivers,
     make_local_engine,
     make_real_engine,
     make_virtual_engine,
-    sweep_others,
+    remove_other_jobs,
 )
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.alarm_checks import AlarmSender
@@ -158,7 +158,7 @@ def prepare_run(
     """Return the setup of a run, to be stored before anything is done; InputError for tasks that
     cannot be run here, if they are ``own``."""
     execution = make_execution(planned.plan, planned.snapshot)
-    setup = begun_now(options, planned.grid.catalog)
+    setup = begin_now(options, planned.grid.catalog)
     if own and not is_simulated(execution, setup.catalog) and not execution.released:
         refuse_without_commands(execution)
         refuse_without_s3(execution)
@@ -202,8 +202,8 @@ def resume_run(
     if not executions[0].plan.placements:
         return RunOutcome(execution=executions[0], state=begun.state, done={})
     around = _surroundings(executions[0], setup, grid, record, begun.elapsed_s, outside)
-    needed = needed_slots(executions[begun.state.version], begun.state, setup.options.run_id)
-    sweep_others(around.drivers, setup.options.run_id, needed)
+    needed = list_needed_slots(executions[begun.state.version], begun.state, setup.options.run_id)
+    remove_other_jobs(around.drivers, setup.options.run_id, needed)
     runner = Runner(setup.options.run_id, executions[begun.state.version], around, watch)
     return _outcome(runner, lambda r: r.resume(begun.state))
 
@@ -211,11 +211,11 @@ def resume_run(
 def plan_change_of(begun: StartedRun, change: RequestChange) -> ChangedPlan:
     """Return the plan of a run's remainder for a changed request, as its manager would make it;
     nothing is stored."""
-    plan = request_changer(_grid_of(begun), _usable_sites(begun), lambda *_: None)
+    plan = make_request_changer(_grid_of(begun), _usable_sites(begun), lambda *_: None)
     return plan(begun.executions[begun.state.version], begun.state, change)
 
 
-def sufficient_changes_of(begun: StartedRun) -> tuple[Relaxation, ...] | None:
+def find_changes_of_run(begun: StartedRun) -> tuple[Relaxation, ...] | None:
     """Return the changes of a run's request, each alone, with which what remains would meet it;
     None for a set that is too large to try them."""
     execution = begun.executions[begun.state.version]
@@ -238,7 +238,7 @@ def _grid_of(begun: StartedRun) -> GridSnapshot:
     return grid
 
 
-def needed_slots(execution: ExecutionPlan, state: RunState, run_id: str) -> set[str]:
+def list_needed_slots(execution: ExecutionPlan, state: RunState, run_id: str) -> set[str]:
     """Return the slots that a run has or may still request, by their names at the sites; terminal
     ones are not needed."""
     ended = {s for s, r in state.slots.items() if r.state is not None and r.state.ended}
@@ -295,7 +295,7 @@ def _files(options: RunOptions, execution: ExecutionPlan) -> RunFiles:
     )
 
 
-def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
+def begin_now(options: RunOptions, catalog: Catalog) -> Setup:
     """Return the setup of a run that starts now."""
     now = Moment.now()
     return Setup(
@@ -311,7 +311,7 @@ def begun_now(options: RunOptions, catalog: Catalog) -> Setup:
 def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
     state = work(runner)
     if state.cancelled:
-        sweep_others(runner.around.drivers, runner.run_id, ())
+        remove_other_jobs(runner.around.drivers, runner.run_id, ())
         await_gone(runner.around.drivers, runner.run_id)
     done = find_done_workflows(runner.execution, state)
     return RunOutcome(
@@ -320,7 +320,7 @@ def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
 
 
 def is_simulated(execution: ExecutionPlan, catalog: Catalog) -> bool:
-    return all_simulated(
+    return are_all_simulated(
         catalog.site(name) for name in {u.slot.site for u in execution.uses.values()}
     )
 
@@ -361,15 +361,17 @@ def _surroundings(
         journal=record,
         engine=engine,
         polling=polling,
-        replan=replanner(grid, names, record.store_execution) if options.replan else no_replanner,
+        replan=make_replanner(grid, names, record.store_execution)
+        if options.replan
+        else no_replanner,
         promise_now=compute_current_promise,
         plan_submissions=(
-            submission_planner(grid, record.store_execution)
+            make_submission_planner(grid, record.store_execution)
             if options.replan and not simulated
             else no_submission_planner
         ),
-        add_tasks=task_adder(grid, names, record.store_execution),
-        change_request=request_changer(grid, names, record.store_execution),
+        add_tasks=make_task_adder(grid, names, record.store_execution),
+        change_request=make_request_changer(grid, names, record.store_execution),
         mailbox=record.mailbox(),
         alarms=record.alarms(),
         poll_s=_QUICK_S if execution.released else POLL_S,

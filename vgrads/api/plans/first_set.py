@@ -95,7 +95,7 @@ def write_first_set(folder: Path, answers: Answers) -> tuple[Path, Path]:
     for where, name in (("--workflow", answers.workflow), ("--sites", answers.sites)):
         if name not in (EXAMPLE, HERE, SLURM) and not (folder / name).is_file():
             raise InputError(f"there is no file '{name}' in {folder}", where=where)
-    texts = set_text(answers), sites_text(folder, answers.sites)
+    texts = set_text(answers), write_sites(folder, answers.sites)
     for path, text in zip(chosen, texts, strict=True):
         with path.open("x", encoding="utf-8") as out:
             out.write(text)
@@ -138,7 +138,7 @@ def set_text(answers: Answers) -> str:
     )
 
 
-def sites_text(folder: Path, sites: str) -> str:
+def write_sites(folder: Path, sites: str) -> str:
     """Return the text of the sites. InputError for a log that cannot be read; SiteError where Slurm
     does not answer."""
     head = "# Where tasks may run. 'vgrads sites check sites.toml' tries it.\n"
@@ -190,7 +190,7 @@ def _queue_text(queue: QueueLimits) -> str:
     )
 
 
-def next_steps(answers: Answers) -> Sequence[str]:
+def list_next_steps(answers: Answers) -> Sequence[str]:
     """Return the commands that come next."""
     if answers.workflow.lower().endswith(("snakefile", ".smk")):
         run = f"snakemake --executor vgrads -j 1000 --vgrads-sites {SITES}"

@@ -9,7 +9,7 @@ from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
 
-def not_there(workflow_set: WorkflowSet) -> Iterator[tuple[str, str, str]]:
+def find_missing_inputs(workflow_set: WorkflowSet) -> Iterator[tuple[str, str, str]]:
     """Return workflow, task and name of each input that no task of its workflow produces and that
     is not in the set's folder."""
     here, there = Path(workflow_set.directory), dict[str, bool]()
@@ -23,12 +23,12 @@ def not_there(workflow_set: WorkflowSet) -> Iterator[tuple[str, str, str]]:
                     yield workflow.name, task.id, name
 
 
-def doubts(workflow_set: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
+def describe_doubts(workflow_set: WorkflowSet, catalog: Catalog) -> tuple[str, ...]:
     """Return warnings before such tasks run: they will fail unless the file is created before."""
     if workflow_set.released or all(site.driver == "simulated" for site in catalog.sites):
         return ()
     readers: dict[str, str] = {}
-    for workflow, task, name in not_there(workflow_set):
+    for workflow, task, name in find_missing_inputs(workflow_set):
         readers.setdefault(name, f"{workflow}/{task}")
     if not readers:
         return ()

@@ -30,7 +30,7 @@ for the times are as uncertain as the width."""
 _DRAWS = 2000
 
 
-def pilot_size(sizes: Sequence[float]) -> float:
+def choose_pilot_size(sizes: Sequence[float]) -> float:
     """Return the input size of which a run says most about tasks with these sizes: that of a usual
     second of their work, if run times are proportional to sizes, but at most a share
     :data:`SHARE` of all, as such a run takes about this share of the work."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.plans.pilot_choice import SHARE, distance, pilot_size
+from vgrads.api.plans.pilot_choice import SHARE, choose_pilot_size, distance
 from vgrads.api.plans.planning import Planned
-from vgrads.api.plans.runtimes import input_bytes
+from vgrads.api.plans.runtimes import sum_input_bytes
 from vgrads.planner.snapshot import TaskKey
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.sets import WorkflowSet
@@ -29,20 +29,20 @@ class PilotTask:
     reason: str = ""
 
 
-def pilot_tasks(planned: Planned) -> dict[str, PilotTask]:
+def choose_pilot_tasks(planned: Planned) -> dict[str, PilotTask]:
     """Return for each kind the task whose input size says most, of those that can be run alone on
     the inputs that they have in the set; without sizes, the shortest."""
     original = {workflow.name: workflow for workflow in planned.workflow_set.workflows}
     kinds: dict[str, list[tuple[float, float, str, Task]]] = {}
     for workflow in planned.snapshot.workflow_set.workflows:
         for task in workflow.tasks.values():
-            size, seconds = input_bytes(workflow, task) or 0.0, max(0.1, task.runtime_s)
+            size, seconds = sum_input_bytes(workflow, task) or 0.0, max(0.1, task.runtime_s)
             row = (size, seconds, workflow.name, task)
-            kinds.setdefault(planned.grid.run_times.kind_of(task), []).append(row)
+            kinds.setdefault(planned.grid.run_times.derive_kind(task), []).append(row)
     files: dict[str, bool] = {}
     results: dict[str, PilotTask] = {}
     for kind, rows in kinds.items():
-        aim = pilot_size([row[0] for row in rows])
+        aim = choose_pilot_size([row[0] for row in rows])
         ordered = sorted(rows, key=lambda row: (distance(row[0], aim), row[1]))
         for _, seconds, name, task in ordered:
             reason = _obstacle(planned.workflow_set, original[name].tasks[task.id], files)
@@ -74,7 +74,7 @@ def _obstacle(workflow_set: WorkflowSet, task: Task, files: dict[str, bool]) -> 
     return ""
 
 
-def pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
+def make_pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
     """Return the set of these pilot runs, each a workflow of one task. Its name differs from that
     of the planned set, so that no later run takes its outputs for results."""
     original = planned.workflow_set

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from vgrads.api.plans.pilot_choice import SHARE, UncertainKind, choose_pilots, count_kinds
-from vgrads.api.plans.pilot_set import pilot_tasks
+from vgrads.api.plans.pilot_set import choose_pilot_tasks
 from vgrads.api.plans.planning import Planned, take_snapshot
 from vgrads.planner.make import STANDARD, Options, make_plan
 from vgrads.workflows.sets import WorkflowSet
@@ -31,7 +31,7 @@ def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list
     return [item for item in measured if item["gain"] >= _VISIBLE_GAIN]
 
 
-def pilots_to_start(
+def choose_pilots_to_start(
     planned: Planned, seed: int = 0, options: Options = STANDARD
 ) -> tuple[list[Json], list[Json]]:
     """Return the pilot runs that can be started as the set is, and the kinds for which none is,
@@ -39,7 +39,7 @@ def pilots_to_start(
 
     They use the inputs of a task of their kind, whole, so they cost its whole run time.
     """
-    every, tasks_of = _kinds(planned), pilot_tasks(planned)
+    every, tasks_of = _kinds(planned), choose_pilot_tasks(planned)
     whole = {
         kind.kind: replace(kind, pilot_s=tasks_of[kind.kind].runtime_s)
         for kind in _uncertain(every)
@@ -68,7 +68,7 @@ def _not_chosen(kind: UncertainKind, work_s: float) -> str:
 
 
 def _kinds(planned: Planned) -> dict[str, UncertainKind]:
-    return count_kinds(planned.snapshot.workflow_set, planned.grid.run_times.kind_of)
+    return count_kinds(planned.snapshot.workflow_set, planned.grid.run_times.derive_kind)
 
 
 def _uncertain(every: Mapping[str, UncertainKind]) -> list[UncertainKind]:
@@ -92,7 +92,7 @@ def _measured(
     timed, (seed, options) = planned.snapshot.workflow_set, how
     results = list[tuple[float, Json]]()
     for kind, more in items:
-        after = _after_pilot(timed, kind, planned.grid.run_times.kind_of)
+        after = _after_pilot(timed, kind, planned.grid.run_times.derive_kind)
         plan = make_plan(take_snapshot(after, planned.grid, seed), options)
         probability = plan.promise.probability
         gain = probability - planned.plan.promise.probability

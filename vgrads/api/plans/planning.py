@@ -10,24 +10,24 @@ from datetime import datetime
 from functools import cached_property
 from types import MappingProxyType
 
-from vgrads.api.plans.inputs import doubts
+from vgrads.api.plans.inputs import describe_doubts
 from vgrads.api.plans.runtimes import (
     NOTHING,
     RunTimes,
-    promise_basis,
-    sped,
-    with_run_times,
+    add_run_times,
+    apply_speeds,
+    describe_promise_basis,
 )
-from vgrads.api.plans.unit_mistakes import unit_question
-from vgrads.api.plans.up_to_date import without
+from vgrads.api.plans.unit_mistakes import ask_for_unit
+from vgrads.api.plans.up_to_date import remove_done
 from vgrads.api.queues.histories import AS_QUESTION, cached_forecast
 from vgrads.api.queues.history_files import Instant, open_history
-from vgrads.api.queues.live_queue import learn_present, learned_unix_s, present_forecast
-from vgrads.api.queues.site_snapshots import SiteSnapshot, snapshots_of
+from vgrads.api.queues.live_queue import learn_present, learned_unix_s, make_present_forecast
+from vgrads.api.queues.site_snapshots import SiteSnapshot, refresh_snapshots
 from vgrads.api.queues.start_estimate_prior import (
     BASIS,
     StartEstimatePrior,
-    refusals,
+    list_refusals,
     start_estimate_priors,
 )
 from vgrads.api.wiring import is_batch_system, is_real
@@ -42,7 +42,7 @@ from vgrads.planner.placement.widths import widen
 from vgrads.planner.plan import Done, Plan
 from vgrads.planner.relax import relaxations
 from vgrads.planner.snapshot import Snapshot
-from vgrads.qbets.state_forecast import AnyForecast, aged
+from vgrads.qbets.state_forecast import AnyForecast, age_forecast
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.catalog import Catalog, Queue, Site
@@ -146,7 +146,7 @@ def open_grid(
         now_s={site.name: _present(site, at, logs, instants) for site in catalog.sites},
         reported=reported,
     )
-    return grid if at is not None else with_live_queues(grid)
+    return grid if at is not None else add_live_queues(grid)
 
 
 def _present(
@@ -166,11 +166,11 @@ def _present(
     return time.time()
 
 
-def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
+def add_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     """Return the same grid with its real queues, and the closures of their sites, as these report
     them now, learned in the view that fits; forecasts of simulated ones are aged accordingly."""
     forecasts: dict[QueueKey, AnyForecast] = {}
-    snapshots = snapshots_of(grid.catalog.sites)
+    snapshots = refresh_snapshots(grid.catalog.sites)
     for site in grid.catalog.sites:
         for queue in site.queues:
             key = (site.name, queue.name)
@@ -179,7 +179,7 @@ def with_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
             if site.name in snapshots:
                 forecasts[key] = _live_forecast(queue, grid.logs[key], snapshots[site.name])
             else:
-                forecasts[key] = aged(grid.forecasts[key], after_s)
+                forecasts[key] = age_forecast(grid.forecasts[key], after_s)
     now_s = {
         site.name: time.time() if is_real(site) else grid.now_s[site.name] + after_s
         for site in grid.catalog.sites
@@ -197,7 +197,7 @@ def _live_forecast(queue: Queue, log: JobLog, snapshot: SiteSnapshot) -> AnyFore
         return cached_forecast(str(queue.history), queue.of_log, None, settings)
 
     forecast = learn_present(learn, snapshot, lambda learned: learned_unix_s(learned, log))
-    return present_forecast(forecast, log, queue.name, snapshot)[0]
+    return make_present_forecast(forecast, log, queue.name, snapshot)[0]
 
 
 def plan_set(
@@ -215,7 +215,7 @@ def plan_set(
     """
     begin = time.perf_counter()
     report_progress("collecting the slots that sites offer")
-    left, basis = with_run_times(without(workflow_set, done), grid.run_times, grid.catalog)
+    left, basis = add_run_times(remove_done(workflow_set, done), grid.run_times, grid.catalog)
     snapshot = take_snapshot(left, grid, seed)
     procure_s = time.perf_counter() - begin
     effort = options.begin()
@@ -227,8 +227,8 @@ def plan_set(
             snapshot, plan, lambda changed: take_snapshot(changed, grid, seed), effort
         )
         plan = replace(plan, relaxations=changes)
-        question = unit_question(left, changes) if plan.lacking else ""
-        reasons = "; ".join((plan.lacking, *refusals(grid.words))) if plan.lacking else ""
+        question = ask_for_unit(left, changes) if plan.lacking else ""
+        reasons = "; ".join((plan.lacking, *list_refusals(grid.words))) if plan.lacking else ""
         lacking = " ".join(filter(None, (question, reasons))) or explain_shortfall(snapshot, plan)
         plan = replace(plan, lacking=lacking)
     if options.relax:
@@ -238,10 +238,10 @@ def plan_set(
         seconds={"procure": procure_s, **plan.seconds},
         run_times=tuple(basis.values()),
         notes=(
-            *notes_of(left),
-            *promise_basis(basis.values()),
-            *doubts(workflow_set, grid.catalog),
-            *closure_notes(grid, workflow_set.deadline_s),
+            *list_notes(left),
+            *describe_promise_basis(basis.values()),
+            *describe_doubts(workflow_set, grid.catalog),
+            *list_closure_notes(grid, workflow_set.deadline_s),
         ),
         done=done,
     )
@@ -291,7 +291,7 @@ def _other_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
             yield replace(snapshot, slots=slots)
 
 
-def notes_of(workflow_set: WorkflowSet) -> tuple[str, ...]:
+def list_notes(workflow_set: WorkflowSet) -> tuple[str, ...]:
     """Return notes on the workflows, such as what was read of a file; once for equal ones."""
     named = {
         (w.name.rpartition("-")[0], note): w.name
@@ -301,7 +301,7 @@ def notes_of(workflow_set: WorkflowSet) -> tuple[str, ...]:
     return tuple(f"{name}: {note}" for (_, note), name in reversed(named.items()))
 
 
-def closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
+def list_closure_notes(grid: GridSnapshot, until_s: float) -> tuple[str, ...]:
     """Return a note for each closure of a site before an instant, the earliest first; of those of
     every week, for the first. Many are counted."""
     notes: dict[str, dict[str, None]] = {}
@@ -331,13 +331,15 @@ def take_snapshot(workflow_set: WorkflowSet, grid: GridSnapshot, seed: int) -> S
     return Snapshot(workflow_set=workflow_set, slots=slots, links=grid.catalog.links, seed=seed)
 
 
-def as_planned(added: Sequence[tuple[str, Task]], grid: GridSnapshot) -> list[tuple[str, Task]]:
+def prepare_added_tasks(
+    added: Sequence[tuple[str, Task]], grid: GridSnapshot
+) -> list[tuple[str, Task]]:
     """Return tasks that are added to workflows, with run times and widths as for original ones."""
     alone = tuple(
         Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
     )
     added_set = WorkflowSet(name="", workflows=alone, deadline_s=math.inf, needed=0)
-    timed, _ = with_run_times(added_set, grid.run_times, grid.catalog)
+    timed, _ = add_run_times(added_set, grid.run_times, grid.catalog)
     workflows = widen(timed, grid.catalog).workflows
     return [
         (name, replace(workflow.tasks[task.id], parents=task.parents))
@@ -364,7 +366,7 @@ def take_slots(
     workflow_set: WorkflowSet, grid: GridSnapshot, size: OfferSize = USUAL
 ) -> tuple[Slot, ...]:
     """Return the offers of the sites for a set."""
-    return sped(
+    return apply_speeds(
         offer_slots(grid.catalog, grid.knowledge, _request(workflow_set, size)),
         grid.run_times,
         grid.catalog,

@@ -39,7 +39,7 @@ def refuse_without_commands(execution: ExecutionPlan) -> None:
             )
 
 
-def relaxation_text(relaxation: Relaxation) -> str:
+def describe_relaxation(relaxation: Relaxation) -> str:
     """A change that makes a set feasible, in words."""
     amount = (
         format_duration(relaxation.amount)
@@ -52,10 +52,10 @@ def relaxation_text(relaxation: Relaxation) -> str:
     )
 
 
-def infeasible(plan: Plan, where: str) -> InfeasibleError:
+def make_infeasible_error(plan: Plan, where: str) -> InfeasibleError:
     """The error for a plan that is not feasible: what is lacking, and what would make it
     feasible."""
-    changes = [f"sufficient change: {relaxation_text(change)}" for change in plan.relaxations]
+    changes = [f"sufficient change: {describe_relaxation(change)}" for change in plan.relaxations]
     none = (
         "none of the fewer workflows and later deadlines that were tried reaches "
         f"{plan.requested_probability} by itself"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from vgrads.api.config import planning_effort
+from vgrads.api.config import read_planning_effort
 from vgrads.api.plans.planning import (
     GridSnapshot,
     QueueKey,
-    as_planned,
+    add_live_queues,
+    prepare_added_tasks,
     take_slots,
-    with_live_queues,
 )
 from vgrads.api.wiring import is_real
 from vgrads.drivers.api import SlotState
@@ -38,7 +38,7 @@ StorePlan = Callable[[int, ExecutionPlan], object]
 """Stores an execution plan with its version, before it becomes valid."""
 
 
-def replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> Replanner:
+def make_replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> Replanner:
     """Return the planner for the remainder, over new offers of the same sites, with the effort that
     the environment states; its execution plans are stored before they become valid.
 
@@ -47,7 +47,7 @@ def replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> R
 
     def again(execution: ExecutionPlan, state: RunState) -> tuple[ExecutionPlan | None, str]:
         offers = _offers(grid, names, execution, state)
-        plan, reason = plan_remainder(execution, state, offers, planning_effort())
+        plan, reason = plan_remainder(execution, state, offers, read_planning_effort())
         if plan is not None:
             store(state.version + 1, plan)
         return plan, reason
@@ -55,14 +55,14 @@ def replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> R
     return again
 
 
-def task_adder(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> Grower:
+def make_task_adder(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> Grower:
     """The same with added tasks, with run times learned for their kinds."""
 
     def larger(
         execution: ExecutionPlan, state: RunState, added: Sequence[tuple[str, Task]]
     ) -> tuple[ExecutionPlan | None, str]:
         offers = _offers(grid, names, execution, state)
-        plan, reason = plan_added_tasks(execution, state, offers, as_planned(added, grid))
+        plan, reason = plan_added_tasks(execution, state, offers, prepare_added_tasks(added, grid))
         if plan is not None:
             store(state.version + 1, plan)
         return plan, reason
@@ -70,7 +70,9 @@ def task_adder(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> 
     return larger
 
 
-def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan) -> RequestChanger:
+def make_request_changer(
+    grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
+) -> RequestChanger:
     """The same for a changed request: over new offers of the sites that are not dropped."""
 
     def change_request(
@@ -84,7 +86,7 @@ def request_changer(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
                 )
         dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
         offers = _offers(grid, names, execution, state._replace(dropped=dropped))
-        effort = planning_effort()
+        effort = read_planning_effort()
         plan, promise, lacking = plan_request(execution, state, offers, change, effort)
         if plan is None:
             return ChangedPlan(refused=f"no plan for it: {lacking}")
@@ -100,7 +102,7 @@ def sufficient_changes(
     """Return the changes of the request, each alone, with which what remains would meet it, over
     new offers of the sites that are not dropped; None for a set that is too large to try them."""
     offers = _offers(grid, names, execution, state)
-    return find_sufficient_changes(execution, state, offers, planning_effort())
+    return find_sufficient_changes(execution, state, offers, read_planning_effort())
 
 
 def _offers(
@@ -110,14 +112,16 @@ def _offers(
     usable = replace(grid, catalog=replace(grid.catalog, sites=sites))
     real = {site.name for site in sites if is_real(site)}
     wiser = replace(
-        with_live_queues(usable, state.now_s),
+        add_live_queues(usable, state.now_s),
         observed=(*usable.observed, *list_acquisitions(execution, state)),
-        own=own_jobs(execution.uses, state.slots, real),
+        own=count_own_jobs(execution.uses, state.slots, real),
     )
-    return lambda rest: within_capacity(take_slots(rest, wiser), usable.catalog, execution, state)
+    return lambda rest: drop_beyond_capacity(
+        take_slots(rest, wiser), usable.catalog, execution, state
+    )
 
 
-def within_capacity(
+def drop_beyond_capacity(
     slots: Sequence[Slot], catalog: Catalog, execution: ExecutionPlan, state: RunState
 ) -> tuple[Slot, ...]:
     """Return the offers without those that a site without queues would refuse because the run's own
@@ -138,7 +142,7 @@ def within_capacity(
     return tuple(results)
 
 
-def own_jobs(
+def count_own_jobs(
     uses: Mapping[str, SlotUse], slots: Mapping[str, SlotRecord], real: Collection[str]
 ) -> dict[QueueKey, OwnJobs]:
     """Return the run's jobs in each queue, with those that are not requested yet.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vgrads.api.plans.runtimes import RunTimes, source_text, with_run_times
+from vgrads.api.plans.runtimes import RunTimes, add_run_times, describe_source
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
 from vgrads.vgrid.catalog import Catalog
@@ -97,7 +97,7 @@ def predictions_json(
     workflow_set: WorkflowSet, run_times: RunTimes, catalog: Catalog
 ) -> list[Json]:
     """Return ``vgrads runtimes predict``: run times per kind of task of a set, and their basis."""
-    _, basis = with_run_times(workflow_set, run_times, catalog)
+    _, basis = add_run_times(workflow_set, run_times, catalog)
     return [
         {
             "kind": entry["kind"],
@@ -107,7 +107,7 @@ def predictions_json(
             "high_s": round(
                 entry["longest_s"] * RuntimeSpread(own=entry["spread"]).factor(_LEVELS[2]), 3
             ),
-            "from": source_text(entry),
+            "from": describe_source(entry),
         }
         for entry in basis.values()
     ]

@@ -20,7 +20,7 @@ from vgrads.execmgr.core.times import Times
 from vgrads.kernel.units import format_count
 from vgrads.runtimes.common import Common, estimate
 from vgrads.runtimes.machines import Scores
-from vgrads.runtimes.model import RuntimeModel, model_of
+from vgrads.runtimes.model import RuntimeModel, make_model
 from vgrads.runtimes.prediction import Prediction
 from vgrads.runtimes.task_history import KindRecords, TaskHistory
 from vgrads.runtimes.tools import NO_TOOLS, Tools
@@ -78,28 +78,30 @@ class RunTimes:
     history: KindRecords
     model: RuntimeModel
 
-    def kind_of(self, task: Task) -> str:
+    def derive_kind(self, task: Task) -> str:
         """Return the learned kind of a task, or its own where none was learned."""
-        return self.history.named(kind_of(task))
+        return self.history.named(derive_kind(task))
 
 
-def learned(
+def learn_run_times(
     history: TaskHistory = TaskHistory(), scores: Mapping[str, Scores] | None = None
 ) -> RunTimes:
     """Learn from records, and scores of machines."""
-    return estimated(history, estimate(history, scores))
+    return learn_from_estimates(history, estimate(history, scores))
 
 
-def estimated(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -> RunTimes:
+def learn_from_estimates(
+    records: KindRecords, common: Common, others: Tools = NO_TOOLS
+) -> RunTimes:
     """Return the learned run times of records, given what was estimated from them. ``others``:
     tools as other owners have run them."""
-    return RunTimes(records, model_of(records, common, others))
+    return RunTimes(records, make_model(records, common, others))
 
 
-NOTHING = learned()
+NOTHING = learn_run_times()
 
 
-def kind_of(task: Task) -> str:
+def derive_kind(task: Task) -> str:
     """Return the kind of a task: as stated, or its program, or its name without a number at the
     end."""
     if task.kind:
@@ -116,7 +118,7 @@ def kind_of(task: Task) -> str:
     return _NUMBER.sub("", task.id) or task.id
 
 
-def input_bytes(workflow: Workflow, task: Task) -> float | None:
+def sum_input_bytes(workflow: Workflow, task: Task) -> float | None:
     """Return the bytes of a task's inputs, if all their sizes are known."""
     sizes = [workflow.file_mib.get(name) for name in task.inputs]
     if not sizes or any(size is None for size in sizes):
@@ -125,7 +127,7 @@ def input_bytes(workflow: Workflow, task: Task) -> float | None:
     return total * MIB if total > 0 else None
 
 
-def with_run_times(
+def add_run_times(
     workflow_set: WorkflowSet, run_times: RunTimes, catalog: Catalog
 ) -> tuple[WorkflowSet, Mapping[str, Json]]:
     """Return the set with run times and spreads of all its tasks, and their basis per kind of task.
@@ -181,13 +183,13 @@ def _most_mib(catalog: Catalog) -> float:
 
 def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _World) -> Task:
     reference, site, most_mib, sites = world
-    kind = run_times.kind_of(task)
+    kind = run_times.derive_kind(task)
     is_learned = run_times.model.times.find(kind) is not None
     if task.stated and not (is_learned and task.kind):
         return task
     is_estimate = task.stated and task.runtime_s > 0 and task.spread != OF_LIMIT
     stated_s = task.runtime_s / reference if is_estimate else None
-    size = input_bytes(workflow, task)
+    size = sum_input_bytes(workflow, task)
     predictions = [
         run_times.model.predict(kind, name, size, task.procs, stated_s, task.command)
         for name in sites
@@ -233,7 +235,7 @@ def _with_memory(
 
 def _report(basis: dict[str, Json], task: Task, timed: Task, run_times: RunTimes) -> None:
     """Count a task in the entry of its kind."""
-    kind, spread = run_times.kind_of(task), timed.spread
+    kind, spread = run_times.derive_kind(task), timed.spread
     entry = basis.setdefault(
         kind,
         {
@@ -285,7 +287,7 @@ def describe_basis(basis: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def promise_basis(basis: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def describe_promise_basis(basis: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return a note on how many tasks state no run time, and what the promise rests on instead;
     none if all state one."""
     entries = list(basis)
@@ -303,7 +305,7 @@ def promise_basis(basis: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def source_text(entry: Mapping[str, Any]) -> str:
+def describe_source(entry: Mapping[str, Any]) -> str:
     """Describe the basis of a kind's run times."""
     count = entry["observations"]
     if entry.get("tool"):
@@ -312,7 +314,7 @@ def source_text(entry: Mapping[str, Any]) -> str:
     return words.get(entry["source"], f"learned from {count} run{'' if count == 1 else 's'}")
 
 
-def sped(slots: Iterable[Slot], run_times: RunTimes, catalog: Catalog) -> tuple[Slot, ...]:
+def apply_speeds(slots: Iterable[Slot], run_times: RunTimes, catalog: Catalog) -> tuple[Slot, ...]:
     """Return slots with the learned speed of their sites, and its uncertainty."""
     reference, widest = (
         _reference_speed(run_times.model, catalog),
@@ -353,7 +355,7 @@ def _name(model: RuntimeModel, site: str) -> str:
     return site if _has_machine(model, site) else _UNKNOWN
 
 
-def records_of(
+def make_records(
     execution: ExecutionPlan,
     attempts: Iterable[TaskAttempt],
     run: tuple[str, float],
@@ -372,7 +374,7 @@ def records_of(
         seconds = times.ran_s or attempt.end_s - attempt.start_s
         if seconds > 0:
             yield TaskRecord(
-                kind=kind_of(task),
+                kind=derive_kind(task),
                 seconds=seconds,
                 finished=finished,
                 workflow=_NUMBER.sub("", attempt.key[0]),
@@ -380,7 +382,7 @@ def records_of(
                 task=attempt.key[1],
                 machine=attempt.site,
                 procs=task.procs,
-                input_bytes=input_bytes(workflow, task),
+                input_bytes=sum_input_bytes(workflow, task),
                 memory_bytes=times.peak_mib * MIB if times.peak_mib > own_mib else None,
                 cpu_seconds=times.cpu_s or None,
                 ended_at_s=at_s + attempt.end_s,

@@ -56,7 +56,7 @@ run() {{
 """
 
 
-def bag_workflow(entry: WorkflowDocument, folder: Path | None) -> Workflow:
+def make_bag_workflow(entry: WorkflowDocument, folder: Path | None) -> Workflow:
     """Return the workflow of a set's entry of the kind ``bag``: its pieces, which depend on no
     other. ``folder``: where the files are that it names; None: it must not name any.
 

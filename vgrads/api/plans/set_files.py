@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from vgrads.api.plans.set_bags import bag_workflow
+from vgrads.api.plans.set_bags import make_bag_workflow
 from vgrads.kernel.document_kinds import refuse_other_kind
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
@@ -67,7 +67,7 @@ def load_entry(entry: WorkflowDocument, folder: Path, cores: int | None = None) 
     """Load the file of a set's entry, named relative to ``folder``, or its bag; ``cores``: limit of
     the threads of Snakemake's rules."""
     if entry.kind == "bag":
-        return bag_workflow(entry, folder)
+        return make_bag_workflow(entry, folder)
     assert entry.file is not None
     return load_workflow(
         folder / entry.file,

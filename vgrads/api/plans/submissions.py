@@ -9,7 +9,7 @@ import numpy as np
 
 from vgrads.api.plans.planning import GridSnapshot, QueueKey
 from vgrads.api.plans.replanners import StorePlan
-from vgrads.api.queues.live_queue import present_forecast
+from vgrads.api.queues.live_queue import make_present_forecast
 from vgrads.api.queues.site_snapshots import refresh_snapshot
 from vgrads.api.wiring import is_real
 from vgrads.execmgr.core.acquisitions import list_acquisitions
@@ -48,7 +48,7 @@ class QueueNow:
         return float(np.where(within_s >= 0, chances, 0.0).mean()) * self.binding.acquire
 
 
-def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanner:
+def make_submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanner:
     """Return what plans the submissions of a run again; changed execution plans are stored before
     they become valid. Simulated queues, those without history and those of sites that do not list
     their queue now, or did not when they were learned, have no current forecast."""
@@ -64,7 +64,9 @@ def submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionPlanne
             snapshot = refresh_snapshot(site)
             if snapshot.problem or not grid.forecasts[key].settings.sees_waiting:
                 return None
-            result, view = present_forecast(grid.forecasts[key], grid.logs[key], key[1], snapshot)
+            result, view = make_present_forecast(
+                grid.forecasts[key], grid.logs[key], key[1], snapshot
+            )
             if view.source != "site" or not isinstance(result, StateForecast):
                 return None
             return result

@@ -13,7 +13,7 @@ _UNITS = (("m", 60.0), ("h", 3600.0), ("d", 86400.0))
 _USUAL = "h"
 
 
-def unit_question(workflow_set: WorkflowSet, changes: Iterable[Relaxation]) -> str:
+def ask_for_unit(workflow_set: WorkflowSet, changes: Iterable[Relaxation]) -> str:
     """Return a question about the deadline's unit where it was stated as a bare number: the
     smallest unit in which it would suffice, by the relaxations, otherwise hours. Empty where it has
     a unit, or is no longer that of the set."""
@@ -21,10 +21,10 @@ def unit_question(workflow_set: WorkflowSet, changes: Iterable[Relaxation]) -> s
     if not is_bare(text) or float(text) != workflow_set.deadline_s:
         return ""
     later_s = [change.amount for change in changes if change.unit == "s"]
-    return question_of(text, workflow_set.deadline_s + min(later_s) if later_s else None)
+    return find_question(text, workflow_set.deadline_s + min(later_s) if later_s else None)
 
 
-def question_of(text: str, enough_s: float | None) -> str:
+def find_question(text: str, enough_s: float | None) -> str:
     """Return the question about the unit of a deadline that does not suffice; empty where it has
     one. ``enough_s``: with which it would suffice; None: unknown, hours are usual."""
     if not is_bare(text):

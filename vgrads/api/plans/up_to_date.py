@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from vgrads.api.plans.inputs import not_there
+from vgrads.api.plans.inputs import find_missing_inputs
 from vgrads.execmgr.tasks.file_reader import FileReader, ReadsFiles, RunFilesReader
 from vgrads.execmgr.tasks.folder import results_in
 from vgrads.execmgr.tasks.provenance import (
@@ -46,7 +46,7 @@ class EarlierRun:
     folder: Path
 
 
-def up_to_date(
+def find_up_to_date(
     workflow_set: WorkflowSet, catalog: Catalog, runs: Iterable[EarlierRun], account: int = 0
 ) -> tuple[Done, ...]:
     """Return the tasks that need not run again, by the records of the newest of these runs (newest
@@ -72,7 +72,7 @@ def up_to_date(
     return done
 
 
-def without_tasks(
+def exclude_tasks(
     done: tuple[Done, ...], workflow_set: WorkflowSet, again: Collection[str]
 ) -> tuple[Done, ...]:
     """Return the tasks that need not run, except these (``WORKFLOW/TASK``, or ``TASK`` in every
@@ -267,7 +267,7 @@ def _gone_from_workdir(task: Task, completed: CompletedTask, files: ReadsFiles) 
     ]
 
 
-def without(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
+def remove_done(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSet:
     """Return the remainder of a set: without completed tasks, and with the needed number reduced by
     the complete workflows; at least one if any is left."""
     if not done:
@@ -351,7 +351,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _refuse_gaps(left: WorkflowSet, folder: Path) -> None:
-    for workflow, task, name in not_there(left):
+    for workflow, task, name in find_missing_inputs(left):
         if not (results_in(folder, workflow) / name).exists():
             raise InputError(
                 f"'{name}' of an earlier run no longer exists",

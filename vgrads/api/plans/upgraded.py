@@ -20,9 +20,7 @@ _QUEUED = "was queued by an earlier version of vgrads; it is requested again"
 _THERE = "has a pilot of an earlier version of vgrads; it is requested again"
 
 
-def with_todays_pilots(
-    begun: StartedRun, record: Record, watch: Watcher | None = None
-) -> StartedRun:
+def update_pilots(begun: StartedRun, record: Record, watch: Watcher | None = None) -> StartedRun:
     """Return the same run with every open slot to be requested again with the current pilot.
 
     This is journalled before the new pilot version is stored: if the process is killed in between,

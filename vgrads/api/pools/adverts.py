@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from vgrads.api.pools.ledger import PERIOD_S, Json, LedgerEntries, decided_for, period_of
+from vgrads.api.pools.ledger import PERIOD_S, Json, LedgerEntries, choose_period, sum_decided
 from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.dispatch.core.tasks import ASSIGNED
 from vgrads.dispatch.fleet.fleet import Fleet
@@ -118,9 +118,9 @@ class Advertiser:
             self.line.ask(lambda: publish(self.line.name, entry), self._period_s)
 
     def _follow(self, manager: DispatchManager, entries: LedgerEntries) -> None:
-        self._period_s = min(PERIOD_S, period_of(entries))
+        self._period_s = min(PERIOD_S, choose_period(entries))
         self.line.soon(self._period_s)
-        self.decided = decided_for(entries, self.line.name)
+        self.decided = sum_decided(entries, self.line.name)
         for host, why in excess(staying(manager.core, manager.clock.now()), self.decided):
             manager.disconnect(host, why)
 

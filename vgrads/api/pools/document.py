@@ -90,7 +90,7 @@ def load_pool(path: Path) -> PoolDocument:
     return validate(PoolDocument, load_mapping(path), str(path))
 
 
-def bag_of(pool: PoolDocument, manager: str) -> BagDocument:
+def make_worker_bag(pool: PoolDocument, manager: str) -> BagDocument:
     """Return the bag of a pool's dispatcher whose tasks are workers for one manager."""
     document: dict[str, Any] = {
         "name": manager,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vgrads.api.bags.execution import BagWork, ControlRequests, Watch
 from vgrads.api.bags.sites import check_places
-from vgrads.api.pools.document import PoolDocument, bag_of
+from vgrads.api.pools.document import PoolDocument, make_worker_bag
 from vgrads.api.pools.ledger import Ledger
 from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.api.pools.shares import PoolShares
@@ -36,7 +36,7 @@ class PoolWork:
     watch: Watch = lambda _: None
 
     def __post_init__(self) -> None:
-        check_places(self.catalog, bag_of(self.document, self.document.name))
+        check_places(self.catalog, make_worker_bag(self.document, self.document.name))
         line = LedgerConnection(self.ledger, "pool", self.document.name)
         self.shares = PoolShares(self.folder, self.document, line)
         self._work = BagWork(

@@ -46,19 +46,19 @@ class Ledger(Protocol):
         """Remove the entry of a ``manager`` or a ``pool`` that has ended."""
 
 
-def counts(entry: Mapping[str, Any]) -> bool:
+def is_current(entry: Mapping[str, Any]) -> bool:
     """True for an entry that has not expired."""
     return float(entry["age_s"]) <= _MISSED * float(entry.get("period_s") or PERIOD_S)
 
 
-def ledger_entries(managers: Sequence[Json], pools: Sequence[Json]) -> LedgerEntries:
+def select_current(managers: Sequence[Json], pools: Sequence[Json]) -> LedgerEntries:
     """Return the valid ones of these entries."""
     return LedgerEntries(
-        managers=[m for m in managers if counts(m)], pools=[p for p in pools if counts(p)]
+        managers=[m for m in managers if is_current(m)], pools=[p for p in pools if is_current(p)]
     )
 
 
-def decided_for(entries: LedgerEntries, manager: str) -> dict[str, int]:
+def sum_decided(entries: LedgerEntries, manager: str) -> dict[str, int]:
     """Return the processors that each pool has decided for a manager; 0 for a pool that sees it and
     assigns none."""
     return {
@@ -68,7 +68,7 @@ def decided_for(entries: LedgerEntries, manager: str) -> dict[str, int]:
     }
 
 
-def period_of(entries: LedgerEntries) -> float:
+def choose_period(entries: LedgerEntries) -> float:
     """Return the publication interval: that of the quickest pool; short while there is none, so
     that a new pool is noticed soon."""
     return min((float(pool["period_s"]) for pool in entries.pools), default=_ALONE_S)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vgrads.api.pools.document import AGENT, MANAGER_FILE, WORK, PoolDocument, bag_of
+from vgrads.api.pools.document import AGENT, MANAGER_FILE, WORK, PoolDocument, make_worker_bag
 from vgrads.api.pools.ledger import Json, LedgerEntries
 from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.api.pools.view import PoolDecided, PoolMemory, PoolStatus, decide_now, entry_of
@@ -108,7 +108,7 @@ class PoolShares:
         """Adjust the workers of a manager to the decision: those that wait for an agent are
         cancelled; running ones stay until the manager disconnects them."""
         mine = [bag for bag in manager.core.serving if bag.name == name]
-        current = None if entry is None else self._bags.get(identity_of(entry))
+        current = None if entry is None else self._bags.get(derive_identity(entry))
         for bag in [b for b in mine if b.number != current]:  # of a manager that is gone
             manager.core.shrink(bag.number, len(bag.tasks), manager.clock.now())
             close_bag(self.folder, bag.number)
@@ -130,7 +130,7 @@ class PoolShares:
 
     def _open(self, entry: Json) -> int:
         """Open a bag for a new manager."""
-        name, identity = str(entry["name"]), identity_of(entry)
+        name, identity = str(entry["name"]), derive_identity(entry)
         source = self.folder / "managers" / identity
         source.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(source / AGENT, agent_file())
@@ -146,7 +146,7 @@ class PoolShares:
         write_whole(source / MANAGER_FILE, json.dumps(payload).encode())
         (source / MANAGER_FILE).chmod(0o600)
         number = max([-1, *list_bags(self.folder)]) + 1
-        keep_bag(self.folder, number, bag_of(self.document, name), source)
+        keep_bag(self.folder, number, make_worker_bag(self.document, name), source)
         self._bags[identity] = number
         self.numbers.append(number)
         return number
@@ -165,7 +165,7 @@ class PoolShares:
         self.line.end()
 
 
-def identity_of(entry: Mapping[str, object]) -> str:
+def derive_identity(entry: Mapping[str, object]) -> str:
     """Return the identity of a manager among those of its name: its address and its keys."""
     text = json.dumps([entry[key] for key in ("name", "contact", "certificate", "slot", "key")])
     return hashlib.sha256(text.encode()).hexdigest()[:32]

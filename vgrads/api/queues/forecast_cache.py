@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from vgrads.api.config import home, learned_folder, make_home
+from vgrads.api.config import choose_learned_folder, home, make_home
 from vgrads.kernel.user_files import open_user_file
 
 Value = TypeVar("Value")
@@ -58,7 +58,7 @@ def store(key: object, value: object) -> None:
 
 def _path(key: object) -> Path:
     name = hashlib.sha256(f"{key!r} {_method()}".encode()).hexdigest()[:32]
-    return learned_folder() / f"{name}.bin"
+    return choose_learned_folder() / f"{name}.bin"
 
 
 @cache

@@ -51,10 +51,12 @@ class ScoredForecast:
         """Return whether the bound of a quantile was not exceeded; None where none was stated, and
         while that cannot be known whatever happens."""
         bound_s = dict(self.bounds).get(level)
-        return None if bound_s is None else started_within(bound_s, self.wait_s, self.observed_s)
+        return (
+            None if bound_s is None else has_started_within(bound_s, self.wait_s, self.observed_s)
+        )
 
 
-def started_within(limit_s: float, wait_s: float | None, observed_s: float) -> bool | None:
+def has_started_within(limit_s: float, wait_s: float | None, observed_s: float) -> bool | None:
     """Return whether a job started within a time after its submission. None before that time has
     passed, also if it has started: else the newest forecasts would be judged by the jobs that were
     lucky, while the others still wait.
@@ -126,17 +128,17 @@ def pinball(level: float, bound_s: float, wait_s: float) -> float:
     return max(level * miss_s, (level - 1.0) * miss_s)
 
 
-def outcomes_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
+def pair_outcomes(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
     """Return each stated probability with its outcome, where that is known."""
     pairs = [
-        (probability, started_within(within_s, f.wait_s, f.observed_s))
+        (probability, has_started_within(within_s, f.wait_s, f.observed_s))
         for f in forecasts
         for within_s, probability in f.probabilities
     ]
     return [(probability, outcome) for probability, outcome in pairs if outcome is not None]
 
 
-def promises_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
+def pair_promises(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]:
     """Return the probability that was promised with each recommended submission, and whether its
     job started in time, in the order in which the outcomes were settled. ``forecasts``: newest
     first.
@@ -148,7 +150,7 @@ def promises_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]
         if f.promised is None or f.job_submit_s is None:
             continue
         for within_s, _ in f.probabilities:
-            outcome = started_within(within_s, f.wait_s, f.observed_s)
+            outcome = has_started_within(within_s, f.wait_s, f.observed_s)
             if outcome is not None:
                 end_s = f.job_submit_s + within_s
                 settled.setdefault((f.promised, f.job_submit_s), (end_s, outcome))
@@ -159,7 +161,7 @@ def promises_of(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool]]
 def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
     """Return stated probabilities in tenths, with the share of them that came true."""
     bins: dict[int, list[tuple[float, bool]]] = {}
-    for probability, outcome in outcomes_of(forecasts):
+    for probability, outcome in pair_outcomes(forecasts):
         bins.setdefault(_bin_of(probability), []).append((probability, outcome))
     return [
         {
@@ -176,7 +178,7 @@ def _bin_of(probability: float) -> int:
 
 
 def _brier(forecasts: Sequence[ScoredForecast]) -> float | None:
-    return _mean([(p - outcome) ** 2 for p, outcome in outcomes_of(forecasts)])
+    return _mean([(p - outcome) ** 2 for p, outcome in pair_outcomes(forecasts)])
 
 
 def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
@@ -248,7 +250,7 @@ class QueueRecord:
 
     ``warning``: of :class:`WatchedBounds`. ``submissions``: the probability of a start in time that
     was stated with each of the newest recommended submissions, and whether such a job did start.
-    ``promises``: of those that were recommended as sufficient, as :func:`promises_of` has them.
+    ``promises``: of those that were recommended as sufficient, as :func:`pair_promises` has them.
     """
 
     warning: str | None = None

@@ -12,16 +12,16 @@ import numpy as np
 
 from vgrads.api.queues.forecast_cache import cached, store, stored
 from vgrads.api.queues.history_files import open_history
-from vgrads.qbets.arrays import distinct_starts
+from vgrads.qbets.arrays import count_distinct_starts
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.state_forecast import (
     AnyForecast,
     StateForecast,
+    find_present,
     make_forecast,
-    present_of_history,
 )
-from vgrads.qbets.state_predictor import StatePredictor, anchors_of
-from vgrads.qbets.viewed_log import end_of, in_view, longest_delay_s, view_at
+from vgrads.qbets.state_predictor import StatePredictor, list_anchors
+from vgrads.qbets.viewed_log import choose_view_at, end_of, find_longest_delay_s, select_view
 from vgrads.qbets.views import BEST
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
@@ -36,7 +36,7 @@ _IDENTIFYING = 64
 def settings_at(log: JobLog, at_s: float | None, settings: Settings) -> Settings:
     """Return settings with the view that a history permits at an instant (None: its end), where
     they name none."""
-    return replace(settings, view=view_at(log, at_s)) if settings.view == BEST else settings
+    return replace(settings, view=choose_view_at(log, at_s)) if settings.view == BEST else settings
 
 
 def learned_forecast(
@@ -50,7 +50,7 @@ def learned_forecast(
     at_s = end_of(log, settings.view) if at_s is None else at_s
     result = make_forecast(log, at_s, settings, queue, _learned)
     if isinstance(result, StateForecast) and settings.sees_waiting:
-        present = present_of_history(log, result.settings, at_s)
+        present = find_present(log, result.settings, at_s)
         if present is not None:
             return result.with_queue(present)
     return result
@@ -68,7 +68,7 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     keys = replay_keys(log, settings, until_s)
     predictor = _resumed(keys.values(), log, settings, until_s)
     predictor = predictor or StatePredictor(log, settings, until_s)
-    stops = anchors | {"recent": log.end_s - longest_delay_s(log, settings.view)}
+    stops = anchors | {"recent": log.end_s - find_longest_delay_s(log, settings.view)}
     for name, stop_s in sorted(stops.items(), key=lambda item: item[1]):
         if predictor.now_s < stop_s < until_s:
             predictor.to(stop_s)
@@ -81,8 +81,8 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
 
 def _anchors(log: JobLog, settings: Settings, until_s: float) -> dict[str, float]:
     """Return the instants of the newest two anchors before an instant."""
-    viewed = in_view(log, settings.view)
-    counts = anchors_of(viewed.count_at(until_s))[-2:]
+    viewed = select_view(log, settings.view)
+    counts = list_anchors(viewed.count_at(until_s))[-2:]
     return {f"anchor {count}": float(viewed.shown_s[count - 1]) for count in reversed(counts)}
 
 
@@ -137,7 +137,7 @@ def cached_forecast(
 @lru_cache(maxsize=256)
 def _cached_counts(path: str, _changed_ns: int, queue: LogQueue) -> tuple[int, int]:
     log = open_history(path).only_queue(queue)
-    return distinct_starts(log, log.end_s)
+    return count_distinct_starts(log, log.end_s)
 
 
 def cached_counts(path: str, queue: LogQueue) -> tuple[int, int]:

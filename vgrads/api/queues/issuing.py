@@ -68,7 +68,7 @@ def issue(
     )
 
 
-def issue_answer(
+def issue_stated(
     query: QueueQuery, target: ForecastTarget, shape: tuple[int, float], stated: Statement
 ) -> IssuedForecast:
     """Return an answer about a shape as issued, with the standard quantiles; of a trajectory, the
@@ -78,7 +78,7 @@ def issue_answer(
         issued = _issue_path(query, target, shape[0], stated.path)
         return replace(issued, promised=promised)
     kind = "bound" if stated.bounds else "probability"
-    bounds = {**dict(stated_bounds(query, *shape)), **dict(stated.bounds)}
+    bounds = {**dict(compute_stated_bounds(query, *shape)), **dict(stated.bounds)}
     with_standard = Statement(
         bounds=tuple(sorted(bounds.items())), probabilities=stated.probabilities
     )
@@ -96,7 +96,7 @@ def _issue_path(
     return issue(query, target, "trajectory", shape, stated, submit_in_s)
 
 
-def stated_bounds(
+def compute_stated_bounds(
     query: QueueQuery, procs: int, walltime_s: float, levels: Sequence[float] = LEVELS
 ) -> Bounds:
     """Return the bounds of a query at some quantiles; None where there is none."""

@@ -19,8 +19,8 @@ from vgrads.qbets.state_forecast import (
     AnyForecast,
     PresentQueue,
     StateForecast,
-    aged,
-    instant_of,
+    age_forecast,
+    find_instant,
 )
 from vgrads.qbets.views import BEST, ENDED, FULL, STARTED
 from vgrads.traces.log_queue import SiteQueue
@@ -91,7 +91,7 @@ _HIDDEN = {STARTED: "no waiting jobs", ENDED: "neither waiting nor running jobs"
 """What a view lacks."""
 
 
-def view_of_history(log: JobLog, at_s: float, forecast: AnyForecast) -> QueueView:
+def choose_view(log: JobLog, at_s: float, forecast: AnyForecast) -> QueueView:
     """Return the view of a forecast from a history alone, at an instant of its clock."""
     waiting, view = log.waiting, forecast.settings.view
     is_listed = waiting is not None and waiting.is_listed and at_s >= waiting.taken_s
@@ -126,7 +126,7 @@ def learned_unix_s(forecast: AnyForecast, log: JobLog) -> float:
     was learned without waiting jobs."""
     if not forecast.settings.sees_waiting:
         return math.inf
-    return log.unix_start_s + instant_of(forecast, log)
+    return log.unix_start_s + find_instant(forecast, log)
 
 
 def _is_usable(snapshot: SiteSnapshot | None) -> TypeGuard[SiteSnapshot]:
@@ -134,7 +134,7 @@ def _is_usable(snapshot: SiteSnapshot | None) -> TypeGuard[SiteSnapshot]:
     return snapshot is not None and snapshot.is_listed and not snapshot.is_hidden
 
 
-def present_forecast(
+def make_present_forecast(
     forecast: AnyForecast,
     log: JobLog,
     queue: str,
@@ -147,14 +147,14 @@ def present_forecast(
     now_unix_s = time.time() if now_unix_s is None else now_unix_s
     now_s = now_unix_s - log.unix_start_s
     if not _is_usable(snapshot):
-        at_s = instant_of(forecast, log)
+        at_s = find_instant(forecast, log)
         view = QueueView(
             source="past",
             as_of_unix_s=log.unix_start_s + at_s,
             view=forecast.settings.view,
             reason=_reason(snapshot),
         )
-        return aged(forecast, max(0.0, now_s - at_s)), view
+        return age_forecast(forecast, max(0.0, now_s - at_s)), view
     taken_s = snapshot.taken_unix_s - log.unix_start_s
     jobs = _of_queue(snapshot.jobs, queue, forecast, log)
     view = QueueView(
@@ -168,7 +168,7 @@ def present_forecast(
         return forecast, view
     age_s = snapshot.age_s(now_unix_s)
     result = forecast.with_queue(_present(jobs, taken_s, log, forecast))
-    return (result if age_s <= _RECENT_S else aged(result, age_s)), view
+    return (result if age_s <= _RECENT_S else age_forecast(result, age_s)), view
 
 
 def _reason(snapshot: SiteSnapshot | None) -> str:

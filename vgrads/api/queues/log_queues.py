@@ -29,7 +29,7 @@ def log_queue_row(queue: Queue, whole: JobLog) -> Json:
     }
 
 
-def history_text(history: Mapping[str, Any]) -> str:
+def describe_history(history: Mapping[str, Any]) -> str:
     """Describe how many jobs a history has, and of which queues of its log, if it has several, and
     what could not be used of its file."""
     return _jobs_text(history) + _unused_text(history["reading"])

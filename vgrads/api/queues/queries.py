@@ -16,10 +16,10 @@ from vgrads.api.queues.histories import (
 )
 from vgrads.api.queues.history_files import Instant, check_there, open_history
 from vgrads.kernel.units import format_instant
-from vgrads.qbets.arrays import distinct_starts
+from vgrads.qbets.arrays import count_distinct_starts
 from vgrads.qbets.explain import BoundReason, explain
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.state_forecast import AnyForecast, StateForecast, for_user, instant_of
+from vgrads.qbets.state_forecast import AnyForecast, StateForecast, choose_user, find_instant
 from vgrads.qbets.viewed_log import end_of
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
@@ -83,7 +83,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
         log = whole.only_queue(source.queue)
         used = settings_at(whole, None if at is None else whole.instant(at), settings)
         at_s = end_of(whole, used.view) if at is None else whole.instant(at)
-        jobs, distinct = distinct_starts(log, at_s)
+        jobs, distinct = count_distinct_starts(log, at_s)
         return QueueQuery(
             log=log,
             at_s=at_s,
@@ -98,7 +98,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
     if source.user is None:
         return result
     user = open_history(source.file, source.reading).user_code(source.user)
-    return replace(result, forecast=for_user(result.forecast, user))
+    return replace(result, forecast=choose_user(result.forecast, user))
 
 
 def ask_log(
@@ -114,14 +114,14 @@ def ask_log(
     jobs, distinct = cached_counts(path, log_queue)
     return QueueQuery(
         log=log,
-        at_s=instant_of(forecast, log),
+        at_s=find_instant(forecast, log),
         forecast=forecast,
         jobs=jobs,
         distinct=distinct if settings.arrays else jobs,
     )
 
 
-def machine_queues(query: QueueQuery) -> list[str]:
+def list_machine_queues(query: QueueQuery) -> list[str]:
     """Return the other queues whose jobs count for the forecast, by name: those of its machine."""
     forecast = query.forecast
     if not isinstance(forecast, StateForecast) or forecast.asker.queue < 0:
@@ -130,7 +130,7 @@ def machine_queues(query: QueueQuery) -> list[str]:
     return sorted(query.log.named_queues - frozenset(own.split(",")))
 
 
-def explanation_of(
+def explain_bound(
     query: QueueQuery, procs: int, walltime_s: float, probability: float
 ) -> dict[str, Any]:
     """Return the method of a bound and its reason, the other queues of the machine, and the effects
@@ -147,7 +147,7 @@ def explanation_of(
     explanation = None
     if choice.whose != "qbets":
         explanation = explain(forecast, procs, walltime_s, probability)
-    queues = machine_queues(query)
+    queues = list_machine_queues(query)
     if explanation is None:
         return {"method": forecast.method, "why": choice.why, "queues": queues, "moved": []}
     return {

@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from vgrads.api.queues.log_queues import history_text
+from vgrads.api.queues.log_queues import describe_history
 from vgrads.api.queues.sites import queue_row
-from vgrads.api.wiring import is_batch_system, is_real, open_batch, open_site, python_problem
+from vgrads.api.wiring import (
+    explain_missing_python,
+    is_batch_system,
+    is_real,
+    open_batch,
+    open_site,
+)
 from vgrads.drivers.api import QueueLimits
 from vgrads.drivers.machines import shared_text
 from vgrads.drivers.quality import QUALITY
@@ -33,7 +39,7 @@ def _check_row(site: Site) -> Json:
     queues = [queue_row(queue, site.procs) for queue in site.queues]
     result = _check_real(site) if is_real(site) else _check(site, queues)
     promises = [
-        f"promise starts in {q['name']} from {history_text(q['history'])}"
+        f"promise starts in {q['name']} from {describe_history(q['history'])}"
         for q in queues
         if q["history"]
     ]
@@ -97,7 +103,7 @@ def _check_real(site: Site) -> Json:
     """Contact a real site; compare its report with its file."""
     try:
         survey = open_site(site).survey()
-        python = python_problem(site)
+        python = explain_missing_python(site)
     except SiteError as error:
         return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
     by_queue = {queue.name: queue for queue in survey.queues}

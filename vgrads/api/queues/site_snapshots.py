@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vgrads.api.config import make_home
-from vgrads.api.wiring import is_batch_system, open_batch, site_file
+from vgrads.api.wiring import derive_site_file, is_batch_system, open_batch
 from vgrads.drivers.api import QueuedJob, QueueLimits, SiteFacts
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.kernel.backoff import Backoff
@@ -85,20 +85,20 @@ class SiteSnapshot:
 _NEVER = SiteSnapshot()
 
 
-def snapshot_file(site: Site) -> Path:
+def derive_snapshot_file(site: Site) -> Path:
     """Return the file of a site."""
-    return site_file(site, "json")
+    return derive_site_file(site, "json")
 
 
 def read_snapshot(site: Site) -> SiteSnapshot | None:
     """Return the newest snapshot of a site, whatever its age; None where there is none."""
-    return _read(snapshot_file(site))
+    return _read(derive_snapshot_file(site))
 
 
 def refresh_snapshot(site: Site) -> SiteSnapshot:
     """Return the queue of a real batch site, listed now if that is due and no other process does
     it. A site that does not answer leaves the former snapshot, with the ``problem``."""
-    path = snapshot_file(site)
+    path = derive_snapshot_file(site)
     snapshot = _read(path) or _NEVER
     marked_s = _marked_s(path)
     is_asking = marked_s - snapshot.tried_unix_s > _ROUNDING_S  # not stored yet
@@ -114,20 +114,20 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
     return snapshot
 
 
-def snapshots_of(sites: Iterable[Site]) -> Mapping[str, SiteSnapshot]:
+def refresh_snapshots(sites: Iterable[Site]) -> Mapping[str, SiteSnapshot]:
     """Return the queues of the real batch sites of these, each listed now where that is due."""
     return {site.name: refresh_snapshot(site) for site in sites if is_batch_system(site)}
 
 
-def reported_closures(sites: Iterable[Site]) -> dict[str, tuple[Closure, ...]]:
+def read_reported_closures(sites: Iterable[Site]) -> dict[str, tuple[Closure, ...]]:
     """Return the closures that the real batch sites of these report."""
-    return {name: snapshot.closures for name, snapshot in snapshots_of(sites).items()}
+    return {name: snapshot.closures for name, snapshot in refresh_snapshots(sites).items()}
 
 
 def may_list(site: Site, snapshot: SiteSnapshot | None) -> bool:
     """True if a site may be asked, after what its newest snapshot says. Attempts count, also those
     whose result was not stored; an instant of the future is that of a clock that was set back."""
-    path = snapshot_file(site)
+    path = derive_snapshot_file(site)
     return _is_due(path, snapshot or _NEVER, _marked_s(path))
 
 

@@ -14,7 +14,7 @@ from vgrads.api.queues.queries import reading_json
 from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import VgradsError
 from vgrads.kernel.units import format_instant
-from vgrads.traces.plausibility import more_than_stated
+from vgrads.traces.plausibility import find_more_than_stated
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import learn_binding
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, build_catalog
@@ -29,7 +29,7 @@ def describe(catalog: Catalog, acquisitions: Sequence[Acquisition]) -> list[Json
 
 
 def _site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
-    learned = learned_of(site, acquisitions)
+    learned = summarize_observations(site, acquisitions)
     return {
         "name": site.name,
         "kind": site.kind,
@@ -43,7 +43,7 @@ def _site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
     }
 
 
-def learned_of(site: Site, acquisitions: Sequence[Acquisition]) -> list[Json]:
+def summarize_observations(site: Site, acquisitions: Sequence[Acquisition]) -> list[Json]:
     """Return observations of runs about each queue of a site (of a cloud: of each market), and the
     resulting corrections of its description."""
     markets = [queue.name for queue in site.queues] or [
@@ -120,12 +120,12 @@ def queue_row(queue: Queue, procs: int) -> Json:
         "jobs": len(log),
         "until": until,
         **log_queue_row(queue, whole),
-        "reading": reading_json(whole, more_than_stated(whole, procs)),
+        "reading": reading_json(whole, find_more_than_stated(whole, procs)),
     }
     return row | {"history": history}
 
 
-def this_machine(procs: int = 0) -> Catalog:
+def describe_this_machine(procs: int = 0) -> Catalog:
     """Return this machine as the site ``local``: so many tasks at once, by default one for each
     processor."""
     site = SiteDocument(name="local", kind="local", procs=procs or os.cpu_count() or 1)

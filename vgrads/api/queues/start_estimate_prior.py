@@ -145,7 +145,7 @@ def _describe(site: Site, used: Sequence[StartEstimatePrior], file: Path | None)
     )
 
 
-def refusals(words: Mapping[tuple[str, str], StartEstimatePrior]) -> list[str]:
+def list_refusals(words: Mapping[tuple[str, str], StartEstimatePrior]) -> list[str]:
     """Return the messages of sites about queues without history for which nothing can be
     promised."""
     return [text for word in words.values() for text in sorted(word.errors)]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
-from vgrads.api.config import planning_effort
+from vgrads.api.config import read_planning_effort
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
 from vgrads.api.plans.runtimes import NOTHING, RunTimes
 from vgrads.api.plans.set_files import SetOverrides
@@ -37,7 +37,7 @@ def planner_options(options: PlanningOptions) -> Options:
     """Return the options of the planner. Raise InputError for an unknown policy or model."""
     make_pipeline(options.policy)
     check_rule(options.promise_model)
-    effort = planning_effort() if options.effort is None else options.effort
+    effort = read_planning_effort() if options.effort is None else options.effort
     return Options(policy=options.policy, probability=options.promise_model, effort=effort)
 
 

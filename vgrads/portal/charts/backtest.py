@@ -17,7 +17,7 @@ from vgrads.kernel.extras import require
 from vgrads.kernel.files import write_text
 from vgrads.kernel.report_page import figure_of, report_page, scrolling
 from vgrads.kernel.units import format_count, format_duration, format_share
-from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, rolling_coverage
+from vgrads.qbets.backtest import WINDOW, BacktestRow, Trial, compute_rolling_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,7 +158,7 @@ def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _rolling(axes: Axes, when: NDArray[Any], covered: NDArray[np.bool_], level: float) -> None:
-    shares = rolling_coverage(covered)
+    shares = compute_rolling_coverage(covered)
     axes.plot(when[len(when) - len(shares) :], shares, color=_COVERED, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
     axes.set_ylim(min([0.85, *(shares - 0.01)]), 1.005)

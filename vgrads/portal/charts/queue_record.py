@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.api.queues.history_files import open_history
 from vgrads.portal.charts.wait_axis import WaitAxis
-from vgrads.qbets.backtest import WINDOW, backtest, rolling_coverage
+from vgrads.qbets.backtest import WINDOW, backtest, compute_rolling_coverage
 from vgrads.qbets.state_predictor import StatePredictor
-from vgrads.qbets.viewed_log import view_at
+from vgrads.qbets.viewed_log import choose_view_at
 from vgrads.traces.log_queue import LogQueue
 from vgrads.traces.records import JobLog
 
@@ -72,7 +72,7 @@ def record_of(log: JobLog, log_queue: LogQueue) -> BoundRecord:
     used = log.select(np.arange(max(0, first - _LEARNED_BEFORE), len(log)))
     codes = np.unique(log.only_queue(log_queue).queue)
     named = log.largest_queue(log_queue) >= 0
-    settings = replace(AS_QUESTION, view=view_at(log))
+    settings = replace(AS_QUESTION, view=choose_view_at(log))
     trial = backtest(used, log.name, "*", replace(settings, knows_queue=named))
     by_state = isinstance(trial.predictor, StatePredictor) and bool(trial.predictor.models)
     changes: Sequence[float] = ()
@@ -170,7 +170,7 @@ def _coverage(
     span: tuple[float, float], when: Values, covered: NDArray[np.bool_], level: float, ink: str
 ) -> list[str]:
     """Draw the share of the latest bounds that held, and the promised one."""
-    shares = rolling_coverage(covered)
+    shares = compute_rolling_coverage(covered)
     low = min(0.85, float(shares.min()) - 0.01)
     frame = _Frame(span, (low, 1.005), _LOWER)
     some = np.linspace(0, len(shares) - 1, min(len(shares), _MOST_POINTS)).astype(int)

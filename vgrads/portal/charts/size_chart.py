@@ -51,7 +51,8 @@ def write_size_chart(payload: Mapping[str, Any], path: Path) -> None:
 
 def write_deadline_chart(payload: Mapping[str, Any], path: Path) -> None:
     """Draw the plans of which none is both cheaper and more probable than another, and the cost by
-    deadline. ``payload``: as :func:`vgrads.api.bags.deadline_plans.deadline_plan` returns it."""
+    deadline. ``payload``: as :func:`vgrads.api.bags.deadline_plans.answer_deadline_plan` returns
+    it."""
     require("plots", "a diagram", str(path))
     from matplotlib.figure import Figure  # noqa: PLC0415 loads for half a second
 

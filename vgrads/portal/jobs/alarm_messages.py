@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from sqlalchemy import Engine as SqlEngine
 
-from vgrads.api.plans.execution import sufficient_changes_of
+from vgrads.api.plans.execution import find_changes_of_run
 from vgrads.execmgr.core.alarm_checks import AlarmResult
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import AlarmRecord, RunState
@@ -117,7 +117,7 @@ class AlarmMessages:
         if not helps_no_more(state, alarm):
             try:
                 begun = replace(stored_run(self._engine, self._address.run_id), state=state)
-                changes = sufficient_changes_of(begun)
+                changes = find_changes_of_run(begun)
             except Exception:
                 _log.exception("what would help run %s was not computed", self._address.run_id)
         return alarm_text(execution, state, alarm, self._address, changes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from vgrads.api.plans.refusals import relaxation_text
+from vgrads.api.plans.refusals import describe_relaxation
 from vgrads.execmgr.core.alarm_conditions import NOT_BEGUN
 from vgrads.execmgr.core.completion import over
 from vgrads.execmgr.core.delays import describe_delays
@@ -119,12 +119,12 @@ def _change_lines(
     made; where that was not computed, those of the plan, and what may help."""
     where = f"{address.page}/request" if address.page else f"vgrads change {address.run_id}"
     if changes:
-        sufficient = [f"Sufficient now: {relaxation_text(change)}." for change in changes]
+        sufficient = [f"Sufficient now: {describe_relaxation(change)}." for change in changes]
         return [*sufficient, f"Change it: {where}"]
     if changes is not None:
         return [f"No change of the request was found that would suffice now; to try: {where}"]
     lines = [
-        f"Sufficient when it was planned: {relaxation_text(change)}."
+        f"Sufficient when it was planned: {describe_relaxation(change)}."
         for change in execution.plan.relaxations
     ]
     kinds = [] if word == PromiseState.FAILING else ["a later deadline"]

@@ -69,7 +69,7 @@ class LiveGantt:
 
     def _follow(self, run_id: str) -> _Followed:
         # imported late: the service starts without what runs are made of
-        from vgrads.api.wiring import any_real
+        from vgrads.api.wiring import uses_real_site
         from vgrads.execmgr.core.journal import advance, event_from_json, find_ruling_version
         from vgrads.execmgr.core.step import begin
         from vgrads.portal.records.run_record import RunRecord
@@ -86,7 +86,9 @@ class LiveGantt:
             if not followed.executions:
                 return followed
             followed.state = begin(followed.executions[0])
-            followed.simulated = not any_real(record.setup().catalog, followed.executions[0].plan)
+            followed.simulated = not uses_real_site(
+                record.setup().catalog, followed.executions[0].plan
+            )
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
             if find_ruling_version(followed.state, event) >= len(followed.executions):

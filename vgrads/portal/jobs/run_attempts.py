@@ -66,13 +66,13 @@ class RunAttempts:
         """Return the last attempts in the state that the service follows, with the phases that were
         computed before."""
         # imported late: the journal of the run was read before
-        from vgrads.api.plans.attempts import attempts_json, last_attempts
+        from vgrads.api.plans.attempts import attempts_json, list_last_attempts
 
         result = self._live.folded(run_id)
         if result is None:
             return []
         before = {_key(row): row["times"] for row in self._last.get(run_id, ("", []))[1]}
-        rows = attempts_json(last_attempts(*result), Path(), 0)
+        rows = attempts_json(list_last_attempts(*result), Path(), 0)
         return [row | {"times": before.get(_key(row)), "count": row["attempt"] + 1} for row in rows]
 
 

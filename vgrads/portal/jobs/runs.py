@@ -11,7 +11,7 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 from vgrads.api.plans.answers import outcome_json, plan_json, planned_gantt, run_gantt
-from vgrads.api.plans.attempts import attempts_of
+from vgrads.api.plans.attempts import list_attempts
 from vgrads.api.plans.execution import (
     RunOutcome,
     StartedRun,
@@ -23,9 +23,9 @@ from vgrads.api.plans.execution import (
 )
 from vgrads.api.plans.planning import Planned
 from vgrads.api.plans.run_setup import RunOptions, Setup
-from vgrads.api.plans.runtimes import records_of
-from vgrads.api.plans.upgraded import with_todays_pilots
-from vgrads.api.wiring import any_real
+from vgrads.api.plans.runtimes import make_records
+from vgrads.api.plans.upgraded import update_pilots
+from vgrads.api.wiring import uses_real_site
 from vgrads.execmgr.core.acquisitions import list_acquisitions
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.journal import advance
@@ -158,7 +158,7 @@ def take_over(
         raise
     if until is not None:
         record.cut(until)
-    replayed = not any_real(setup.catalog, executions[0].plan)
+    replayed = not uses_real_site(setup.catalog, executions[0].plan)
     if replayed and not stop:
         record.begin_again()
     begun = StartedRun(
@@ -205,7 +205,7 @@ def go_on(
         if taken.stop:
             return cancel_run(taken.begun, record, taken.stop)
         ours = outside is None and not taken.replayed
-        begun = with_todays_pilots(taken.begun, record, watch) if ours else taken.begun
+        begun = update_pilots(taken.begun, record, watch) if ours else taken.begun
         return resume_run(begun, record, watch, outside)
 
     return carry_out(store, record, store.gantt_of(record.run_id), work, alarms)
@@ -255,8 +255,8 @@ def _learn(
     if is_simulated(outcome.execution, setup.catalog):
         return
     own_mib = getrusage(RUSAGE_SELF).ru_maxrss / 1024.0
-    attempts, _ = attempts_of(executions, record.events())
-    task_records = records_of(
+    attempts, _ = list_attempts(executions, record.events())
+    task_records = make_records(
         outcome.execution, attempts, (record.run_id, setup.began_unix_s), own_mib
     )
     by_kind: dict[str, list[TaskRecord]] = {}

@@ -13,7 +13,7 @@ from vgrads.agent.programs.machine_score import parse_score, score_script
 from vgrads.api.config import run_folder
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
-from vgrads.api.wiring import all_simulated
+from vgrads.api.wiring import are_all_simulated
 from vgrads.kernel.errors import InfeasibleError, SiteError, VgradsError
 from vgrads.kernel.user_files import read_user_file
 from vgrads.portal.jobs.runs import create_run
@@ -36,7 +36,7 @@ def score_sites(catalog: Catalog, notify: Callable[[str], None]) -> Iterator[Jso
     slot of one processor."""
     with Store() as store:
         for site in catalog.sites:
-            if all_simulated([site]):
+            if are_all_simulated([site]):
                 continue
             notify(f"running the benchmark at {site.name}")
             try:

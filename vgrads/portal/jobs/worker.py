@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import embedded_data, run_folder, set_folder
+from vgrads.api.config import find_embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
-from vgrads.api.plans.set_bags import bag_workflow
-from vgrads.api.plans.up_to_date import up_to_date, without_tasks
+from vgrads.api.plans.set_bags import make_bag_workflow
+from vgrads.api.plans.up_to_date import exclude_tasks, find_up_to_date
 from vgrads.execmgr.core.lease_errors import LeaseExpired, LeaseLost
 from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.kernel.documents import parse_mapping, validate, validate_field
@@ -161,9 +161,9 @@ def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
 
 def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
     if entry.kind == "bag":
-        return bag_workflow(entry, None)
+        return make_bag_workflow(entry, None)
     file = entry.file
-    names = sorted(p.name for p in embedded_data().glob("*.json"))
+    names = sorted(p.name for p in find_embedded_data().glob("*.json"))
     if file is None or file not in names:
         raise InputError(
             f"file '{file}' is not available on this service",
@@ -174,7 +174,7 @@ def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
         raise InputError(
             "names a file, but this service provides no input files", where="workflows.inputs"
         )
-    return load_workflow(embedded_data() / file, entry.runtimes)
+    return load_workflow(find_embedded_data() / file, entry.runtimes)
 
 
 @contextmanager
@@ -260,8 +260,8 @@ def _done_already(
         return ()
     owner = _owner(Sets(store.engine), set_id)
     account = AccessControl(store.engine).account_of(owner)
-    done = up_to_date(workflow_set, catalog, runs, account)
-    return without_tasks(done, workflow_set, which.again)
+    done = find_up_to_date(workflow_set, catalog, runs, account)
+    return exclude_tasks(done, workflow_set, which.again)
 
 
 def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
@@ -269,7 +269,7 @@ def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
     with Store(url) as store:
         workflow_set = _requested_set(Sets(store.engine), set_id)
     try:
-        without_tasks((), workflow_set, names)
+        exclude_tasks((), workflow_set, names)
     except InputError as error:
         raise InputError(error.what, where="tasks") from error
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy import delete, func, select
 from sqlmodel import Session, col
 
-from vgrads.api.pools.ledger import LedgerEntries, ledger_entries
+from vgrads.api.pools.ledger import LedgerEntries, select_current
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.access import LOCAL
 from vgrads.portal.records.tables import ManagerRow, MomentRow, PoolRow
@@ -79,7 +79,7 @@ class PoolLedger:
     def read(self) -> LedgerEntries:
         """Return all entries that the caller may read."""
         managers, pools = self.entries("manager"), self.entries("pool")
-        return ledger_entries(managers, pools)
+        return select_current(managers, pools)
 
     def entries(self, kind: str) -> list[Json]:
         """Return every entry, with its age in seconds, also of silent owners; by name."""
@@ -112,7 +112,7 @@ class PoolLedger:
         return [(at_s, moment) for at_s, moment in rows if moment.pop("owner", LOCAL) == owner]
 
     def _counts(self, row: ManagerRow | PoolRow, now_s: float) -> bool:
-        return bool(ledger_entries([_entry(row, now_s)], []).managers)
+        return bool(select_current([_entry(row, now_s)], []).managers)
 
 
 def _entry(row: ManagerRow | PoolRow, now_s: float) -> Json:

@@ -14,7 +14,7 @@ from sqlalchemy import Engine as SqlEngine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Session, col
 
-from vgrads.api.plans.runtimes import NOTHING, RunTimes, estimated
+from vgrads.api.plans.runtimes import NOTHING, RunTimes, learn_from_estimates
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.portal.records.tables import (
     OPERATOR,
@@ -24,15 +24,15 @@ from vgrads.portal.records.tables import (
     SetRow,
     TaskRecordRow,
 )
-from vgrads.runtimes.common import Common, estimate, from_json, to_json, tools_of
+from vgrads.runtimes.common import Common, estimate, from_json, pool_tools, to_json
 from vgrads.runtimes.machines import Scores
 from vgrads.runtimes.task_history import (
     KindRecords,
     TaskHistory,
     forget,
     learn,
+    parse_records,
     record_json,
-    records_from_json,
 )
 from vgrads.runtimes.tools import Tools, sums_of, without
 from vgrads.runtimes.tools import from_json as tools_from_json
@@ -131,7 +131,7 @@ class _Estimates:
 
     def _share(self, session: Session) -> None:
         """Store the distributions of the tools that the owner has run, and the sums over owners."""
-        tools = tools_to_json(tools_of(StoredRecords(self.own())))
+        tools = tools_to_json(pool_tools(StoredRecords(self.own())))
         session.merge(LearnedRow(what=_TOOLS + self._owner, body=json.dumps(tools)))
         session.flush()
         each = select(col(LearnedRow.body)).where(col(LearnedRow.what).startswith(_TOOLS))
@@ -172,9 +172,9 @@ class RunTimeRecords:
         """Return the learned run times for planning."""
         records, scores, others = self._estimates.usable(), self.scores(), self._estimates.others()
         if records.kinds:
-            return estimated(records, self._estimates.common(), others)
+            return learn_from_estimates(records, self._estimates.common(), others)
         if scores or others:
-            return estimated(TaskHistory(), estimate(TaskHistory(), scores), others)
+            return learn_from_estimates(TaskHistory(), estimate(TaskHistory(), scores), others)
         return NOTHING
 
     def learn(self, records: Iterable[TaskRecord]) -> tuple[int, int]:
@@ -267,7 +267,7 @@ _ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body), col(TaskRecordRo
 
 
 def _history(bodies: Iterable[str]) -> TaskHistory:
-    return learn(TaskHistory(), records_from_json(list(bodies)))
+    return learn(TaskHistory(), parse_records(list(bodies)))
 
 
 def _scores(engine: SqlEngine) -> dict[str, Scores]:

@@ -9,7 +9,7 @@ from fastapi import Path as PathParameter
 from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 
-from vgrads.api.pools.ledger import counts
+from vgrads.api.pools.ledger import is_current
 from vgrads.api.pools.ledger_entries import ManagerEntry, PoolEntry
 from vgrads.portal.charts.pool_chart import pool_chart
 from vgrads.portal.records.access import Principal
@@ -114,7 +114,7 @@ def _name_of(entry: Json) -> str:
 
 
 def _entry_json(entry: Json, hidden: tuple[str, ...] = ()) -> Json:
-    return {k: v for k, v in entry.items() if k not in hidden} | {"silent": not counts(entry)}
+    return {k: v for k, v in entry.items() if k not in hidden} | {"silent": not is_current(entry)}
 
 
 def pool_of(ledger: PoolLedger, name: str) -> Json:

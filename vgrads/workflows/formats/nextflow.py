@@ -17,7 +17,7 @@ from pathlib import Path
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import read_user_file
-from vgrads.traces.task_lines import Broken, Row, bytes_of, cell, procs_of, rows
+from vgrads.traces.task_lines import Broken, Row, cell, parse_bytes, parse_procs, rows
 from vgrads.traces.task_nextflow import named, realtime, with_points
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.reading import Reading
@@ -125,13 +125,13 @@ def _task(
 ) -> Task:
     own, took = cell(row, "hash"), realtime(row)
     kind = _kind(row)
-    size = bytes_of(cell(row, "memory")) or bytes_of(cell(row, "peak_rss")) or 0.0
+    size = parse_bytes(cell(row, "memory")) or parse_bytes(cell(row, "peak_rss")) or 0.0
     result = (ids.get(name) or ids.get(name[:_SHORT]) for name in _staged(folders[own]))
     parents = dict.fromkeys(name for name in result if name is not None and name != ids[own])
     return Task(
         id=ids[own],
         kind=kind,
-        procs=procs_of(cell(row, "cpus")),
+        procs=parse_procs(cell(row, "cpus")),
         memory_mib=size / _MIB,
         parents=tuple(parents),
         **timed(runtimes, (ids[own], kind), None if isinstance(took, str) else took, None),

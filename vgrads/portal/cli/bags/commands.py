@@ -137,7 +137,7 @@ def logs(request: BagLogsRequest, output: LinesOutput) -> int:
 
 def invite(request: InviteRequest, _: NoOutput) -> int:
     """``vgrads bags invite``."""
-    from vgrads.api.bags.ad_hoc_agents import invitation
+    from vgrads.api.bags.ad_hoc_agents import write_invitation
     from vgrads.api.config import dispatcher_folder
     from vgrads.portal.records.reading.bags import get_bag
     from vgrads.portal.records.reading.opening import open_reader
@@ -145,7 +145,7 @@ def invite(request: InviteRequest, _: NoOutput) -> int:
     with open_reader() as reader:
         row = get_bag(reader, request.bag)
     folder = dispatcher_folder(row.dispatcher)
-    typer.echo(invitation(folder, row.dispatcher, request.name, request.contact), nl=False)
+    typer.echo(write_invitation(folder, row.dispatcher, request.name, request.contact), nl=False)
     return 0
 
 

@@ -26,9 +26,9 @@ def compute_matrix(request: AllPairsRequest | WavefrontRequest, output: CommandO
 
 
 def _pairs(request: AllPairsRequest) -> MatrixProblem:
-    from vgrads.api.bags.matrices import MatrixProblem, items_of
+    from vgrads.api.bags.matrices import MatrixProblem, read_items
 
-    left, right = items_of(request.a), items_of(request.b)
+    left, right = read_items(request.a), read_items(request.b)
     if request.symmetric and [path for _, path in left] != [path for _, path in right]:
         raise InputError("A and B are not the same items", where="symmetric")
     return MatrixProblem(
@@ -45,10 +45,10 @@ def _pairs(request: AllPairsRequest) -> MatrixProblem:
 
 
 def _table(request: WavefrontRequest) -> MatrixProblem:
-    from vgrads.api.bags.matrices import MatrixProblem, border_of
+    from vgrads.api.bags.matrices import MatrixProblem, read_border
 
     x, y = request.x, request.y
-    rows, cols, border = border_of(request.edges, x, y, request.width, request.height)
+    rows, cols, border = read_border(request.edges, x, y, request.width, request.height)
     return MatrixProblem(
         kind="wavefront",
         rows=rows,
@@ -65,7 +65,7 @@ def _table(request: WavefrontRequest) -> MatrixProblem:
 def _compute(
     problem: MatrixProblem, kind: str, request: MatrixOptions, output: CommandOutput
 ) -> int:
-    from vgrads.api.bags.matrix_goals import matrix_goal
+    from vgrads.api.bags.matrix_goals import make_matrix_goal
     from vgrads.portal.cli.bags.matrix_run import HowToCompute, compute
     from vgrads.portal.cli.bags.run import HowToWork
 
@@ -74,7 +74,7 @@ def _compute(
         out=request.out,
         block=request.block,
         retries=request.retries,
-        goal=matrix_goal(request.deadline, request.probability, request.budget_usd),
+        goal=make_matrix_goal(request.deadline, request.probability, request.budget_usd),
         work=HowToWork(sites=request.sites, as_json=output.as_json),
     )
     return compute(problem, how)

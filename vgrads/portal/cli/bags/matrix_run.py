@@ -20,10 +20,10 @@ from vgrads.api.bags.matrices import (
     measure,
 )
 from vgrads.api.bags.matrix_goals import MatrixGoal
-from vgrads.api.bags.sites import places_of
+from vgrads.api.bags.sites import find_places
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import this_machine
-from vgrads.api.wiring import all_simulated
+from vgrads.api.queues.sites import describe_this_machine
+from vgrads.api.wiring import are_all_simulated
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.block_files import is_of_blocks
@@ -60,9 +60,9 @@ class HowToCompute:
 
 def compute(problem: MatrixProblem, how: HowToCompute) -> int:
     """Compute the missing cells of a matrix file; return the exit code."""
-    catalog = choose_catalog(how.work.sites) if how.work.sites else this_machine()
+    catalog = choose_catalog(how.work.sites) if how.work.sites else describe_this_machine()
     digests = Digests.of(problem)
-    simulated = all_simulated(catalog.sites)
+    simulated = are_all_simulated(catalog.sites)
     fresh = simulated or not how.matrix.exists() or not how.matrix.stat().st_size
     grid, cell_s = (
         _chosen(problem, digests, how, catalog) if fresh else _measured(problem, digests, how)
@@ -100,7 +100,7 @@ def _chosen(
     problem: MatrixProblem, digests: Digests, how: HowToCompute, catalog: Catalog
 ) -> tuple[BlockGrid, float]:
     measured = measure(problem, digests)
-    hosts = places_of(catalog, [_document(problem, how, measured.cell_s)])
+    hosts = find_places(catalog, [_document(problem, how, measured.cell_s)])
     places = max(1, sum(site.limits.most * (site.procs // problem.procs) for site in hosts))
     cell_s = measured.cell_s / problem.procs
     side = how.block or block_of(problem.grid(1), cell_s, places, problem.most_side)
@@ -207,7 +207,7 @@ def _carry_out(
     document = _document(problem, how, cell_s * grid.cells / grid.order.size, how.goal)
     with Store() as records:
         row, _ = submit(records, dispatcher, document, Path.cwd(), catalog)
-        if all_simulated(catalog.sites):
+        if are_all_simulated(catalog.sites):
             how = replace(how, goal=None)
         else:
             with closing(MatrixStore(how.matrix, write=True)) as store:

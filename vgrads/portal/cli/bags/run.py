@@ -20,9 +20,9 @@ from vgrads.api.bags.results_folder import (
     is_table,
     write_results,
 )
-from vgrads.api.bags.sites import check_places, usable_sites
+from vgrads.api.bags.sites import check_places, select_usable_sites
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument, load_bag
@@ -74,11 +74,11 @@ class HowToWork:
 def run_bags(files: Sequence[Path], how: HowToWork) -> int:
     """Run bags in this process; return the exit code."""
     check_out(how.out, len(files))
-    catalog = choose_catalog(how.sites) if how.sites else this_machine()
+    catalog = choose_catalog(how.sites) if how.sites else describe_this_machine()
     read = [(_read(file, how.goal), file) for file in files]
     for (document, bag), file in read:
         try:
-            check_places(usable_sites(catalog, document), document)
+            check_places(select_usable_sites(catalog, document), document)
             if how.out is not None and not is_table(how.out):
                 check_names(bag)
         except InputError as error:
@@ -124,7 +124,7 @@ def resume_bags(bag_id: str, how: HowToWork) -> int:
     check_out(how.out, 1)
     with open_store() as store:
         rows = resumable(store, bag_id)
-        catalog = choose_catalog(how.sites) if how.sites else this_machine()
+        catalog = choose_catalog(how.sites) if how.sites else describe_this_machine()
         return work_on(store, rows[0].dispatcher, catalog, rows, how)
 
 
@@ -134,10 +134,10 @@ def retry_bag(bag_id: str, tasks: Sequence[int] | None, how: HowToWork) -> int:
     check_out(how.out, 1)
     with open_store() as store:
         row = BagStore(store.records).get(bag_id)
-        catalog = choose_catalog(how.sites) if how.sites else this_machine()
+        catalog = choose_catalog(how.sites) if how.sites else describe_this_machine()
         if row.owner == HERE:
             document = open_bag(dispatcher_folder(row.dispatcher), row.number).document
-            check_places(usable_sites(catalog, document), document)
+            check_places(select_usable_sites(catalog, document), document)
         count, elsewhere = retry(store, row, tasks)
         if not elsewhere:
             rows = BagStore(store.records).open_of(row.dispatcher)
@@ -155,7 +155,7 @@ def cancel_bag(bag_id: str, how: HowToWork) -> str:
         outcome = cancel(store, row, "cancelled by command")
         if outcome:
             return outcome
-        catalog = choose_catalog(how.sites) if how.sites else this_machine()
+        catalog = choose_catalog(how.sites) if how.sites else describe_this_machine()
         Crew(store, row.dispatcher, catalog, Rules(policy=how.policy), own=True).carry_out()
     return "cancelled; all slots were released"
 

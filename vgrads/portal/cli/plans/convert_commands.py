@@ -51,16 +51,16 @@ def convert(
     its tasks inline."""
     from rich.text import Text
 
-    from vgrads.api.plans.convert import converted, form_of
+    from vgrads.api.plans.convert import choose_form, convert_text
     from vgrads.api.plans.set_files import SetOverrides
     from vgrads.kernel.errors import InputError
     from vgrads.kernel.files import write_text
     from vgrads.portal.cli.terminal import console, print_notes
 
-    form = form_of(out, to)
+    form = choose_form(out, to)
     if out.exists() and source.exists() and out.samefile(source):
         raise InputError("is the input file", where=str(out), fix="choose another name")
-    text, notes = converted(source, form, SetOverrides(deadline=deadline, inputs=inputs))
+    text, notes = convert_text(source, form, SetOverrides(deadline=deadline, inputs=inputs))
     write_text(out, text)
     print_notes(console(stderr=True), notes)
     answer_with(as_json, {"written": str(out), "notes": list(notes)}, lambda: Text(f"wrote {out}"))

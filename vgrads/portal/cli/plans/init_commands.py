@@ -57,8 +57,8 @@ def init(
         HERE,
         SLURM,
         Answers,
+        list_next_steps,
         look_around,
-        next_steps,
         refuse_existing,
         write_first_set,
     )
@@ -75,7 +75,7 @@ def init(
         console().print(f"wrote {path}", highlight=False, markup=False)
     place = "" if folder == Path() else f", in {folder}"
     console().print(f"next{place}:", highlight=False, markup=False)
-    for step in next_steps(answers):
+    for step in list_next_steps(answers):
         console().print(f"  {step}", highlight=False, markup=False)
 
 

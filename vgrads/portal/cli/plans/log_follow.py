@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from vgrads.api.plans.attempts import TaskAttempt, about, attempts_of, place_of
+from vgrads.api.plans.attempts import TaskAttempt, about, list_attempts, place_of
 from vgrads.execmgr.tasks.output import STDERR, STDOUT, read_since
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
@@ -63,7 +63,7 @@ class _LogPosition:
         if len(events) == self._events:
             return
         self._events = len(events)
-        attempts, _ = attempts_of(executions, events)
+        attempts, _ = list_attempts(executions, events)
         if self._task is not None:
             tasks = {f"{w}/{t}" for execution in executions for w, t in execution.replicas}
             if not any(self._task in (name, name.partition("/")[2]) for name in tasks):

@@ -7,8 +7,8 @@ from typing import Any
 
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome
-from vgrads.api.plans.pilot_set import pilot_set
-from vgrads.api.plans.pilots import pilots_to_start
+from vgrads.api.plans.pilot_set import make_pilot_set
+from vgrads.api.plans.pilots import choose_pilots_to_start
 from vgrads.api.plans.planning import Planned
 from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.planning import planner_options
@@ -28,7 +28,7 @@ def run_pilots(planned: Planned, options: PlanningOptions, as_json: bool) -> Jso
 
     Return the pilots, each with its state, and the promise before.
     """
-    chosen, left = pilots_to_start(planned, options.seed, planner_options(options))
+    chosen, left = choose_pilots_to_start(planned, options.seed, planner_options(options))
     states = _run(planned, chosen, options, as_json) if chosen else []
     left = [item | {"state": "not started"} for item in left]
     if not as_json:
@@ -43,7 +43,7 @@ def _run(
     if all(site.driver == "simulated" for site in catalog.sites):
         return _with_state(chosen, "not started", _SIMULATED)
     try:
-        trial = planning.plan_here(pilot_set(planned, chosen), catalog, None, own)
+        trial = planning.plan_here(make_pilot_set(planned, chosen), catalog, None, own)
         if not trial.plan.feasible:
             return _with_state(chosen, "not started", trial.plan.lacking)
         choices = running.RunChoices(

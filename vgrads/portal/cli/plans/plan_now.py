@@ -8,7 +8,7 @@ from typing import Any
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.pilots import pilots
 from vgrads.api.plans.planning import Planned
-from vgrads.api.plans.refusals import infeasible
+from vgrads.api.plans.refusals import make_infeasible_error
 from vgrads.kernel.errors import InputError
 from vgrads.operations.plans.planning import planner_options
 from vgrads.operations.plans.requests import PlanRequest
@@ -37,7 +37,7 @@ def plan_now(request: PlanRequest, output: PlanOutput) -> int:
     payload = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
     answer_with(output.as_json, payload | (started or {}), lambda: _print(planned, tried, started))
     if not planned.plan.feasible:
-        raise infeasible(planned.plan, str(request.set_file))
+        raise make_infeasible_error(planned.plan, str(request.set_file))
     return _BELOW_REQUEST if output.strict and not planned.plan.meets_request else 0
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from vgrads.api.plans.execution import RunOutcome
-from vgrads.api.plans.refusals import relaxation_text
-from vgrads.api.plans.runtimes import source_text
+from vgrads.api.plans.refusals import describe_relaxation
+from vgrads.api.plans.runtimes import describe_source
 from vgrads.kernel.text_table import Column, Row, TextTable, pad
 from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.planner.plan import PhaseReport, Plan
@@ -36,7 +36,7 @@ def print_plan(out: Console, plan: Plan) -> None:
     if plan.lacking:
         out.print(f"Limit: {plan.lacking}.")
     if plan.relaxations:
-        out.print(f"Sufficient changes: {'; '.join(map(relaxation_text, plan.relaxations))}.")
+        out.print(f"Sufficient changes: {'; '.join(map(describe_relaxation, plan.relaxations))}.")
 
 
 def _slots_table(plan: Plan) -> TextTable:
@@ -139,7 +139,7 @@ def _run_time_row(entry: Mapping[str, Any]) -> Row:
     below_s = high_s * RuntimeSpread(own=entry["spread"]).factor(0.9)
     median = low if low == high else f"{low} – {high}"
     cells = (entry["kind"], str(entry["tasks"]), median, format_duration(below_s))
-    return Row((*cells, source_text(entry)))
+    return Row((*cells, describe_source(entry)))
 
 
 def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.plans.answers import plan_json, planned_gantt
-from vgrads.api.plans.planning import Planned, notes_of
+from vgrads.api.plans.planning import Planned, list_notes
 from vgrads.api.plans.runtimes import describe_basis as guesses
 from vgrads.api.plans.set_files import load_set
-from vgrads.api.plans.up_to_date import up_to_date, without_tasks
-from vgrads.api.queues.start_estimate_prior import describe_priors, refusals
+from vgrads.api.plans.up_to_date import exclude_tasks, find_up_to_date
+from vgrads.api.queues.start_estimate_prior import describe_priors, list_refusals
 from vgrads.kernel.documents import load_mapping
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import require
@@ -66,8 +66,8 @@ def plan_here(
     on them."""
 
     def find_done(chosen: WorkflowSet) -> tuple[Done, ...]:
-        done = () if rerun else up_to_date(chosen, catalog, runs_of_name(chosen.name))
-        return without_tasks(done, chosen, again)
+        done = () if rerun else find_up_to_date(chosen, catalog, runs_of_name(chosen.name))
+        return exclude_tasks(done, chosen, again)
 
     out = console(stderr=True)
     context = PlanningContext(
@@ -83,11 +83,11 @@ def plan_here(
     print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
     print_warnings(out, describe_priors(grid.words, file))
     print_warnings(out, guesses(planned.plan.run_times))
-    of_files = notes_of(workflow_set)
+    of_files = list_notes(workflow_set)
     print_notes(out, [note for note in planned.plan.notes if note in of_files])
     print_warnings(out, [note for note in planned.plan.notes if note not in of_files])
     if planned.plan.feasible:
-        print_warnings(out, refusals(grid.words))
+        print_warnings(out, list_refusals(grid.words))
     return planned
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from vgrads.api.plans.attempts import attempts_json, attempts_of, printed, troubles
-from vgrads.api.wiring import any_real
+from vgrads.api.plans.attempts import attempts_json, find_troubles, list_attempts, read_printed
+from vgrads.api.wiring import uses_real_site
 from vgrads.execmgr.core.alarms import alarms_json
 from vgrads.execmgr.core.completion import find_done_workflows
 from vgrads.execmgr.core.delays import describe_delays
@@ -32,7 +32,7 @@ def open_slots(record: RunRecord | RunReader) -> list[str]:
     """Return what a run holds at real sites, a line each; nothing of simulated sites, which end
     with their manager."""
     executions = record.executions()
-    if not executions or not any_real(record.setup().catalog, executions[0].plan):
+    if not executions or not uses_real_site(record.setup().catalog, executions[0].plan):
         return []
     state = fold(executions, record.events())
     execution = executions[state.version]
@@ -54,15 +54,15 @@ def name_troubles(
 ) -> None:
     """Print, for a run with a broken promise, the failed tasks, their errors, and the location of
     their output."""
-    result = troubles(outcome.state) if outcome.verdict == "broken" else []
+    result = find_troubles(outcome.state) if outcome.verdict == "broken" else []
     if not result:
         return
-    attempts, _ = attempts_of(record.executions(), record.events())
+    attempts, _ = list_attempts(record.executions(), record.events())
     for (workflow, task), reason in result[:_MOST_NAMED]:
         out.print(f"  {workflow}/{task}: {reason}", style="red", highlight=False, markup=False)
         tried = [attempt for attempt in attempts if attempt.key[:2] == (workflow, task)]
         if tried:
-            _, err, path = printed(folder, tried[-1], _OUTPUT_BYTES)
+            _, err, path = read_printed(folder, tried[-1], _OUTPUT_BYTES)
             for line in err.splitlines()[-5:]:
                 out.print(f"      {line}", highlight=False, markup=False)
             if path is not None:
@@ -77,7 +77,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
     executions = record.executions()
     if not executions:
         return row
-    attempts, state = attempts_of(executions, record.events())
+    attempts, state = list_attempts(executions, record.events())
     execution = executions[state.version]
     began = datetime.fromisoformat(row["started"])
     more: Json = {
@@ -101,7 +101,7 @@ def details_of(reader: RecordReader, row: Json) -> Json:
     last = {attempt.key[:2]: attempt for attempt in attempts}
     failed = [
         next(attempts_json([last[task]], folder, _OUTPUT_BYTES)) | {"reason": reason}
-        for task, reason in troubles(state)[:_MOST_NAMED]
+        for task, reason in find_troubles(state)[:_MOST_NAMED]
         if task in last
     ]
     return row | more | {"troubles": failed}

@@ -19,11 +19,11 @@ from vgrads.api.config import run_folder
 from vgrads.api.plans.answers import outcome_json, plan_json, run_gantt
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned
-from vgrads.api.plans.refusals import infeasible
+from vgrads.api.plans.refusals import make_infeasible_error
 from vgrads.api.plans.results_folder import exclusive
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.api.queues.history_files import Instant
-from vgrads.api.wiring import any_real
+from vgrads.api.wiring import uses_real_site
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.execmgr.core.states import Event, RunState
 from vgrads.execmgr.runner import Watcher
@@ -71,7 +71,7 @@ def plan_and_run(request: RunRequest, output: RunOutput) -> int:
     possible."""
     planned = plan_file(request)
     if not planned.plan.feasible:
-        raise infeasible(planned.plan, str(request.set_file))
+        raise make_infeasible_error(planned.plan, str(request.set_file))
     choices = RunChoices(
         speed=request.speed,
         seed=request.seed,
@@ -111,7 +111,7 @@ def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
             own=True,
         )
         new = create_run(store, planned, options, chosen, how.set_id)
-        real = any_real(planned.grid.catalog, planned.plan)
+        real = uses_real_site(planned.grid.catalog, planned.plan)
         pace = 1.0 if real else how.speed
         shown = console(stderr=how.as_json or how.quiet, lasting=True)
         with (

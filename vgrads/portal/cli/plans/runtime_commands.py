@@ -78,7 +78,7 @@ def learn(
     from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.records.runtimes import RunTimeRecords
     from vgrads.portal.records.store import Store
-    from vgrads.runtimes.task_history import mapped
+    from vgrads.runtimes.task_history import rename_kinds
     from vgrads.traces.reading_options import parse_columns
     from vgrads.traces.task_files import read_task_records
 
@@ -93,7 +93,7 @@ def learn(
             (path, read_task_records(path, machine, workflow, None, column_names, force))
             for path in files
         ]
-        records = [record for _, item in read for record in mapped(item.records, names)]
+        records = [record for _, item in read for record in rename_kinds(item.records, names)]
         show_step(f"learning from {format_count(len(records), 'record')}")
         with Store() as store:
             added, present = RunTimeRecords(store.engine).learn(records)

@@ -52,7 +52,7 @@ def _matrix_of(request: SizeRequest) -> tuple[str, str, float]:
 
 
 def _compare(request: SizeRequest) -> dict[str, Any]:
-    from vgrads.api.bags.sizes import SizeQuestion, matrix_work, size, work_of
+    from vgrads.api.bags.sizes import SizeQuestion, make_matrix_work, read_work, size
     from vgrads.pool.models import Resources
     from vgrads.pool.size import AgentPrice
 
@@ -67,14 +67,14 @@ def _compare(request: SizeRequest) -> dict[str, Any]:
         deadline_text=request.deadline or "",
     )
     if request.work is not None:
-        return size(work_of(request.work, request.dispatch_s), question)
+        return size(read_work(request.work, request.dispatch_s), question)
     machines = Resources(
         here=request.procs,
         nodes=request.most,
         cores=request.procs,
         dispatch_s=request.dispatch_s,
     )
-    return size(matrix_work(*_matrix_of(request), machines), question)
+    return size(make_matrix_work(*_matrix_of(request), machines), question)
 
 
 def _deadline_s(request: SizeRequest) -> float | None:
@@ -86,8 +86,12 @@ def _deadline_s(request: SizeRequest) -> float | None:
 
 
 def _plan(request: SizeRequest) -> dict[str, Any]:
-    from vgrads.api.bags.deadline_plans import GoalOverrides, deadline_plan, matrix_plan
-    from vgrads.api.bags.sizes import matrix_sides
+    from vgrads.api.bags.deadline_plans import (
+        GoalOverrides,
+        answer_deadline_plan,
+        answer_matrix_plan,
+    )
+    from vgrads.api.bags.sizes import parse_matrix_sides
     from vgrads.vgrid.catalog import load_catalog
 
     overrides = GoalOverrides(
@@ -99,9 +103,11 @@ def _plan(request: SizeRequest) -> dict[str, Any]:
     assert request.sites is not None  # otherwise numbers of nodes are compared
     catalog = load_catalog(request.sites)
     if request.work is not None:
-        return deadline_plan(request.work, catalog, overrides)
+        return answer_deadline_plan(request.work, catalog, overrides)
     kind, sides, cell_s = _matrix_of(request)
-    return matrix_plan(kind, matrix_sides(kind, sides, cell_s), cell_s, catalog, overrides)
+    return answer_matrix_plan(
+        kind, parse_matrix_sides(kind, sides, cell_s), cell_s, catalog, overrides
+    )
 
 
 def _draw(payload: Mapping[str, Any], path: Path) -> None:

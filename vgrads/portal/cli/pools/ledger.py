@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from vgrads.api.pools.ledger import Ledger, LedgerEntries, ledger_entries
+from vgrads.api.pools.ledger import Ledger, LedgerEntries, select_current
 from vgrads.portal.client import Client
 from vgrads.portal.records.pools import PoolLedger
 from vgrads.portal.records.store import Store
@@ -22,7 +22,7 @@ class ServiceLedger:
 
     def publish_manager(self, name: str, entry: Mapping[str, Any]) -> LedgerEntries:
         """Publish the state of a manager; return the pools' decisions."""
-        return ledger_entries([], self.client.publish("manager", name, entry)["pools"])
+        return select_current([], self.client.publish("manager", name, entry)["pools"])
 
     def publish_pool(self, name: str, entry: Mapping[str, Any]) -> None:
         """Publish a pool's decision."""
@@ -30,7 +30,7 @@ class ServiceLedger:
 
     def read(self) -> LedgerEntries:
         """Return all entries that the caller may read."""
-        return ledger_entries(self.client.managers(), self.client.pools())
+        return select_current(self.client.managers(), self.client.pools())
 
     def withdraw(self, kind: str, name: str) -> None:
         """Remove an entry."""

@@ -17,7 +17,7 @@ from vgrads.api.config import make_home
 from vgrads.api.pools.document import load_pool
 from vgrads.api.pools.execution import PoolWork
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.storage.status import exclusive
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
@@ -31,7 +31,7 @@ from vgrads.portal.records.reading.sites import choose_catalog
 def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool) -> int:
     """Lease nodes until the pool is ended; return the exit code."""
     document = load_pool(file)
-    catalog = choose_catalog(sites) if sites else this_machine()
+    catalog = choose_catalog(sites) if sites else describe_this_machine()
     folder = make_home() / "pools" / document.name
     out, lasting = console(stderr=as_json), console(stderr=as_json, lasting=True)
     with ledger_of(service) as ledger, exclusive(folder), _shown(lasting) as watch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from vgrads.api.queues.log_queues import history_text
+from vgrads.api.queues.log_queues import describe_history
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_count, format_duration, format_usd
 
@@ -99,7 +99,7 @@ def _queue_text(queue: Json) -> str:
         return f"{queue['name']}: no history, treated as unknown (probability 0)"
     return (
         f"{queue['name']}: ≤ {format_count(queue['max_procs'], 'processor')}, "
-        f"{history_text(history)} until "
+        f"{describe_history(history)} until "
         f"{history['until'][:10]}"
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import make_home
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
@@ -46,7 +46,7 @@ def slurm_folder() -> Path:
 
 
 def sites_catalog(sites: Path | None) -> Catalog:
-    return choose_catalog(sites) if sites else this_machine()
+    return choose_catalog(sites) if sites else describe_this_machine()
 
 
 def _words(sites: Path | None) -> list[str]:

@@ -150,11 +150,11 @@ class ServiceQueues:
     def snapshot(self, site: Site) -> SiteSnapshot | None:
         """Return the queue of a site as anybody listed it last; never asks the site."""
         # imported late, as above
-        from vgrads.api.queues.site_snapshots import read_snapshot, snapshot_file
+        from vgrads.api.queues.site_snapshots import derive_snapshot_file, read_snapshot
 
         changed: object = None
         with suppress(OSError):
-            changed = snapshot_file(site).stat().st_mtime_ns
+            changed = derive_snapshot_file(site).stat().st_mtime_ns
         entry = self._snapshots.get(site.name)
         if entry is None or entry[0] != changed:
             stored = read_snapshot(site)
@@ -196,7 +196,7 @@ class ServiceQueues:
 
     def _ask(self, site: Site) -> None:
         # imported late, as above
-        from vgrads.api.queues.site_snapshots import refresh_snapshot, snapshot_file
+        from vgrads.api.queues.site_snapshots import derive_snapshot_file, refresh_snapshot
 
         try:
             snapshot = refresh_snapshot(site)
@@ -205,5 +205,5 @@ class ServiceQueues:
             return
         changed: object = None
         with suppress(OSError):
-            changed = snapshot_file(site).stat().st_mtime_ns
+            changed = derive_snapshot_file(site).stat().st_mtime_ns
         self._snapshots[site.name] = (changed, snapshot)

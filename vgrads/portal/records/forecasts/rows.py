@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, delete, text, update
 from sqlalchemy import Engine as SqlEngine
 from sqlmodel import Session, col, select
 
-from vgrads.api.queues.forecast_scores import ALARM_LEVEL, started_within
+from vgrads.api.queues.forecast_scores import ALARM_LEVEL, has_started_within
 from vgrads.api.queues.issued import (
     PATIENCE_S,
     ForecastOutcome,
@@ -222,7 +222,7 @@ def covered_by(row: ForecastRow, wait_s: float | None, observed_s: float = math.
     it is not known."""
     for level, bound_s in json.loads(row.statements).get("bounds", ()):
         if level == ALARM_LEVEL and bound_s is not None:
-            return started_within(bound_s, wait_s, observed_s)
+            return has_started_within(bound_s, wait_s, observed_s)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.plans.attempts import about, attempts_json, attempts_of
+from vgrads.api.plans.attempts import about, attempts_json, list_attempts
 from vgrads.execmgr.core.execution_plan import ExecutionPlan
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reader import RecordReader
@@ -25,7 +25,7 @@ def attempts_at(
     InputError where there is none."""
     record = RunReader(reader, run_id)
     executions = record.executions()
-    attempts, _ = attempts_of(executions, record.events()) if executions else ([], None)
+    attempts, _ = list_attempts(executions, record.events()) if executions else ([], None)
     result = attempts if task is None else about(attempts, task)
     if task is not None and not result:
         begun = sorted({"/".join(attempt.key[:2]) for attempt in attempts})

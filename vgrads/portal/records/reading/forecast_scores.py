@@ -16,8 +16,8 @@ from vgrads.api.queues.forecast_scores import (
     QueueRecord,
     ScoredForecast,
     WatchedBounds,
-    outcomes_of,
-    promises_of,
+    pair_outcomes,
+    pair_promises,
     score,
     watch,
 )
@@ -123,8 +123,8 @@ def record_with(reader: RecordReader, site: str, queue: str, warning: str | None
     recommended = _newest(reader, site, queue, "kind = 'trajectory'")
     return QueueRecord(
         warning=warning,
-        submissions=tuple(outcomes_of(recommended)),
-        promises=tuple(promises_of(recommended)),
+        submissions=tuple(pair_outcomes(recommended)),
+        promises=tuple(pair_promises(recommended)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
+from vgrads.api.config import THIS_MACHINE, find_embedded_data, home, make_home
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_whole
@@ -46,12 +46,12 @@ def choose_catalog(file: Path | None) -> Catalog:
     """
     if is_this_machine(file):
         # imported late: few services use this machine as a site
-        from vgrads.api.queues.sites import this_machine
+        from vgrads.api.queues.sites import describe_this_machine
 
-        return this_machine()
+        return describe_this_machine()
     if file is not None:
         return with_collected(load_catalog(file))
-    return stored_catalog() or load_catalog(embedded_data() / "sites.toml")
+    return stored_catalog() or load_catalog(find_embedded_data() / "sites.toml")
 
 
 def only_site(name: str, file: Path | None) -> Catalog:

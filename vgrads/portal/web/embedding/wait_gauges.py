@@ -117,7 +117,7 @@ class WaitGauges:
 
     def _bounds_of(self, shape: WaitGauge) -> dict[_Labels, float]:
         # imported late: the service starts without forecasts
-        from vgrads.api.queues.issuing import stated_bounds
+        from vgrads.api.queues.issuing import compute_stated_bounds
         from vgrads.operations.queue_questions import open_queue
 
         procs, walltime_s = shape.procs, shape.walltime_s
@@ -125,7 +125,9 @@ class WaitGauges:
         query = open_queue(job, self._queues.context()).query
         return {
             (shape.site, shape.queue, str(procs), f"{walltime_s:g}", f"{quantile:g}"): bound_s
-            for quantile, bound_s in stated_bounds(query, procs, walltime_s, shape.quantiles)
+            for quantile, bound_s in compute_stated_bounds(
+                query, procs, walltime_s, shape.quantiles
+            )
             if bound_s is not None
         }
 

@@ -80,7 +80,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
         "by_time": [(t, waits_of(opened, [(procs, t) for procs in widths])) for t in times],
         "trend": Markup(trend_chart(opened)),
         "load": load_of(query.forecast),
-        "machine_queues": queries.machine_queues(query),
+        "machine_queues": queries.list_machine_queues(query),
         "view": opened.view,
         "next_closure": query.availability.describe(closures[0]) if closures else "",
         "closure": closure_of(query, shape, LEVELS[_HIGH]),

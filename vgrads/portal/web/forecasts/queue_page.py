@@ -50,7 +50,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
             return page_of(request, "/sites", "queue.html", has_history=False, **here)
         here |= {"has_history": True, "problem": ""}
         # imported late: the service starts without forecasts
-        from vgrads.api.queues.issuing import Statement, issue_answer
+        from vgrads.api.queues.issuing import Statement, issue_stated
         from vgrads.operations.queue_questions import open_queue
         from vgrads.portal.web.forecasts.queue_now import PageQuestion, queue_now
 
@@ -71,7 +71,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         stated = Statement(
             bounds=tuple((row["probability"], row["bound_s"]) for row in payload["bounds"])
         )
-        record(service, who, [issue_answer(opened.query, opened.target, shape, stated)])
+        record(service, who, [issue_stated(opened.query, opened.target, shape, stated)])
         payload["learning"] = opened.reason is not None
         payload["is_live"] = opened.target.is_live
         payload["verdict"] = _verdict(service, site, queue, warning)

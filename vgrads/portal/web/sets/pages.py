@@ -120,9 +120,9 @@ def _run_times(service: Service, head: Head) -> list[Json]:
     if all(entry["source"] == "stated" for entry in result):
         return []
     # imported late: most sets have stated run times
-    from vgrads.api.plans.runtimes import source_text
+    from vgrads.api.plans.runtimes import describe_source
 
-    return [entry | {"rests": source_text(entry)} for entry in result]
+    return [entry | {"rests": describe_source(entry)} for entry in result]
 
 
 def _count(service: Service, set_id: str) -> int:
