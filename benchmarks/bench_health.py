@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.exchange.port import client_ports, draw_server_ports
+from vgrads.exchange.port import draw_server_ports, read_client_ports
 
 ROOT = Path(__file__).parent.parent
 CLIENTS = 8
@@ -99,7 +99,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=15.0)
     seconds = parser.parse_args().seconds
-    (port,) = draw_server_ports(1, client_ports())
+    (port,) = draw_server_ports(1, read_client_ports())
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "VGRADS_HOME": home, "VGRADS_TOKENS": "required"}
         command = [sys.executable, "-m", "vgrads", "serve", "--port", str(port)]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from vgrads.pool.decide import PoolPolicy, PoolSnapshot, WorkerView, decide
-from vgrads.pool.share import ManagerAd, SharePolicy, default_most, fill, needs
+from vgrads.pool.share import ManagerAd, SharePolicy, compute_default_most, fill, needs
 
 MANAGERS, WORKERS = 1000, 50
 
@@ -42,7 +42,10 @@ def main() -> None:
         for n in range(MANAGERS)
     ]
     policy = SharePolicy(max_workers=50_000, distribution=((".*[05]", 3), (".*", 1)))
-    required, weights = needs(ads, policy, "p"), default_most([ad.name for ad in ads], policy)
+    required, weights = (
+        needs(ads, policy, "p"),
+        compute_default_most([ad.name for ad in ads], policy),
+    )
     rounds_s = best_s(lambda: fill(required, weights, 50_000))
     halvings_s = best_s(lambda: bisected(required, weights, 50_000))
     print(

@@ -18,11 +18,11 @@ from vgrads.drivers.ledger import LedgerDriver
 from vgrads.drivers.pilot import (
     MARKS,
     Mark,
-    environment_exports,
-    marks_command,
     parse_marks,
-    pilot_of,
-    slot_script,
+    write_exports,
+    write_marks_command,
+    write_pilot_command,
+    write_slot_script,
 )
 from vgrads.drivers.shell import here_document
 from vgrads.kernel.clock import Clock
@@ -73,7 +73,7 @@ class BatchDriver(LedgerDriver):
             problem = "a pilot on every node needs a home that all nodes share (access.shared_home)"
             self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), problem, True)
             return
-        script = here_document(command, slot_script(spec, self._access.folder, launch))
+        script = here_document(command, write_slot_script(spec, self._access.folder, launch))
         self._uncertain = True
         answer = self._site.call(script)
         self._uncertain = False
@@ -128,14 +128,14 @@ class BatchDriver(LedgerDriver):
         if not spec.every_node or not spec.pilot:
             return None
         if spec.nodes == 1:
-            return only_node(pilot_of(spec))
-        return self._dialect.launch(spec, environment_exports(spec))
+            return only_node(write_pilot_command(spec))
+        return self._dialect.launch(spec, write_exports(spec))
 
     def _look(self, slots: Sequence[str]) -> None:
         """Update the ledger from this user's jobs and the marks of these slots, in one call."""
         listing = f"{self._dialect.listing()} || exit $?\n"
         answer = self._site.command(
-            listing + marks_command(self._access.folder, [mark(s) for s in slots])
+            listing + write_marks_command(self._access.folder, [mark(s) for s in slots])
         )
         listed, _, marks_text = answer.out.partition(MARKS)
         marks = parse_marks(marks_text)

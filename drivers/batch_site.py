@@ -16,7 +16,7 @@ from vgrads.drivers.api import (
     Survey,
 )
 from vgrads.drivers.dialect import MARGIN_S, Dialect, JobReport, JobSubmission, order_of
-from vgrads.drivers.machines import machines
+from vgrads.drivers.machines import find_machines
 from vgrads.drivers.shell import Output, Shell, quote
 from vgrads.kernel.closures import Closure
 from vgrads.kernel.errors import SiteError
@@ -123,7 +123,7 @@ class BatchSite:
         """Return for each queue those that share nodes with it, itself included; empty if the site
         does not list nodes."""
         command = self.dialect.node_lists()
-        return machines(self.dialect.listed(self.command(command).out)) if command else {}
+        return find_machines(self.dialect.listed(self.command(command).out)) if command else {}
 
     def start_estimate_s(self, spec: SlotSpec) -> float | None:
         """Return the seconds until the site's own start estimate for such a slot; None if it

@@ -162,7 +162,7 @@ def _seconds_of(text: str) -> float | None:
     return min(_DAY_S, hours * 3600.0 + minutes * 60.0 + seconds)
 
 
-def calendar_closures(
+def find_calendar_closures(
     calendars: Iterable[tuple[str, QueueCalendar]], clock: SiteClock, now_s: float
 ) -> tuple[Closure, ...]:
     """Return the closures of queues with calendars. ``now_s``: seconds since 1970, here."""

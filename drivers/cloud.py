@@ -25,7 +25,7 @@ from vgrads.drivers.api import (
 )
 from vgrads.drivers.every_node import KEY
 from vgrads.drivers.ledger import LedgerDriver
-from vgrads.drivers.pilot import environment_exports
+from vgrads.drivers.pilot import write_exports
 from vgrads.drivers.shell import quote
 from vgrads.kernel.clock import Clock
 from vgrads.kernel.errors import SiteError
@@ -327,7 +327,7 @@ class CloudDriver(LedgerDriver):
 def user_data(spec: SlotSpec) -> str:
     """Return the script that an instance runs after booting; SiteError if it is too long for
     EC2."""
-    exports = environment_exports(spec)
+    exports = write_exports(spec)
     if spec.queue == SPOT:  # the agent asks for the notice that such nodes get
         exports += f"\nexport VGRADS_MARKET={SPOT}"
     if KEY in spec.environment:  # the script's process becomes the agent, which hides it

@@ -84,7 +84,7 @@ def order_of(spec: SlotSpec, now_s: float, margin_s: float, longest_s: float) ->
     )
 
 
-def own_reservations(access: SiteAccess) -> frozenset[str]:
+def list_own_reservations(access: SiteAccess) -> frozenset[str]:
     """Return the reservations that our jobs name, in which they may run."""
     options = " ".join(access.options).replace("=", " ").split()
     named = [v for k, v in pairwise(options) if k in ("--reservation", "-ar")]

@@ -21,7 +21,7 @@ from vgrads.drivers.api import (
     Survey,
     mark,
 )
-from vgrads.drivers.calendars import calendar_closures, read_calendar
+from vgrads.drivers.calendars import find_calendar_closures, read_calendar
 from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission
 from vgrads.drivers.every_node import KEY, QRSH, Launch, by_file
 from vgrads.drivers.reservations import NOW, read_clock
@@ -75,7 +75,7 @@ class GridEngine(Dialect):
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
         options += ["-ar", access.reservation] if access.reservation else []
-        begin = f" -a {local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
+        begin = f" -a {write_local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
         return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
 
     def job_id(self, printed: str) -> str:
@@ -105,7 +105,7 @@ class GridEngine(Dialect):
         return [_ended(record) for record in records if "jobnumber" in record]
 
     def cancel(self, jobs: Sequence[str]) -> str:
-        return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
+        return ignore_errors(f"qdel {' '.join(map(quote, jobs))}", _GONE)
 
     def transient(self, text: str) -> bool:
         return bool(_NO_ANSWER.search(text))
@@ -217,7 +217,7 @@ class GridEngine(Dialect):
                 transient=False,
                 fix="state these windows in closed",
             )
-        return calendar_closures(named, clock, now_s)
+        return find_calendar_closures(named, clock, now_s)
 
     def everybody(self) -> str:
         return "date +%Y-%m-%dT%H:%M:%S && qstat -xml -r -u '*'"
@@ -235,13 +235,13 @@ class GridEngine(Dialect):
 _PAIR = re.compile(r"^(\w+)[ \t]+(.*?)[ \t]*$", re.MULTILINE)
 
 
-def local_time(in_s: float) -> str:
+def write_local_time(in_s: float) -> str:
     """Return the instant ``in_s`` seconds ahead by the site's own clock and zone, in the format of
     ``qsub -a``."""
     return f"\"$(date -d '+{round(in_s)} seconds' +%Y%m%d%H%M.%S)\""
 
 
-def forgiving(command: str, pattern: str) -> str:
+def ignore_errors(command: str, pattern: str) -> str:
     """Return a command that ignores error messages that match ``pattern``, such as jobs that no
     longer exist."""
     return (

@@ -38,7 +38,7 @@ def _numbers(text: str) -> Iterator[str]:
             yield part
 
 
-def machines(queues: Iterable[QueueLimits]) -> Mapping[str, frozenset[str]]:
+def find_machines(queues: Iterable[QueueLimits]) -> Mapping[str, frozenset[str]]:
     """Return for each queue the queues of its machine, itself included: those that share nodes
     with it, directly or through others."""
     groups: list[tuple[frozenset[str], frozenset[str]]] = []  # names, nodes
@@ -54,7 +54,7 @@ def machines(queues: Iterable[QueueLimits]) -> Mapping[str, frozenset[str]]:
     return {name: names for names, _ in groups for name in names}
 
 
-def shared_text(queue: QueueLimits, queues: Iterable[QueueLimits]) -> str:
+def describe_shared_nodes(queue: QueueLimits, queues: Iterable[QueueLimits]) -> str:
     """Return which queues share nodes with a queue, and how many; empty if none does."""
     counts = {q.name: len(q.nodes & queue.nodes) for q in queues if q.name != queue.name}
     shared = [

@@ -23,14 +23,14 @@ from vgrads.drivers.api import (
     Survey,
     mark,
 )
-from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, own_reservations
+from vgrads.drivers.dialect import Dialect, JobReport, JobSubmission, list_own_reservations
 from vgrads.drivers.every_node import KEY, PBSDSH, Launch, by_file
-from vgrads.drivers.gridengine import forgiving, local_time
+from vgrads.drivers.gridengine import ignore_errors, write_local_time
 from vgrads.drivers.reservations import (
     NOW,
     NodeReservation,
     SiteClock,
-    closures_by_queue,
+    find_closures_by_queue,
     read_clock,
 )
 from vgrads.drivers.shell import quote
@@ -95,7 +95,7 @@ class Pbs(Dialect):
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
         options += ["-W", f"x=advres:{access.reservation}"] if access.reservation else []
-        begin = f" -a {local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
+        begin = f" -a {write_local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
         return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
 
     def job_id(self, printed: str) -> str:
@@ -124,7 +124,7 @@ class Pbs(Dialect):
         return []
 
     def cancel(self, jobs: Sequence[str]) -> str:
-        return forgiving(f"qdel {' '.join(map(quote, jobs))}", _GONE)
+        return ignore_errors(f"qdel {' '.join(map(quote, jobs))}", _GONE)
 
     def transient(self, text: str) -> bool:
         return bool(_NO_ANSWER.search(text))
@@ -193,7 +193,7 @@ class Pbs(Dialect):
         head, _, listed = printed.partition(_NEXT)
         first, _, described = head.partition("\n")
         clock = read_clock(first, "pbs")
-        ours = own_reservations(access)
+        ours = list_own_reservations(access)
         stated = [
             _reservation(name, fields, clock)
             for name, fields in _blocks(described, "Resv ID").items()
@@ -203,7 +203,7 @@ class Pbs(Dialect):
             name: int(fields.get("resources_available.ncpus", fields.get("pcpus", 0)))
             for name, fields in _paragraphs(listed).items()
         }
-        return closures_by_queue([r for r in stated if r], {"": nodes}, now_s)
+        return find_closures_by_queue([r for r in stated if r], {"": nodes}, now_s)
 
     def everybody(self) -> str:
         """With ``-t`` the tasks of arrays are listed one by one, where that is supported."""

@@ -76,13 +76,15 @@ class Mark:
         )
 
 
-def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
+def write_slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
     """Return the script of a slot for the batch system; ``launch``: how its pilot starts there."""
     seconds = max(1, round(spec.duration_s))
-    launch = launch or alone(pilot_of(spec) if spec.pilot else f"exec sleep {seconds + 60}")
+    launch = launch or alone(
+        write_pilot_command(spec) if spec.pilot else f"exec sleep {seconds + 60}"
+    )
     key = spec.environment.get(KEY)
     return _TEMPLATE.format(
-        exports=environment_exports(spec),
+        exports=write_exports(spec),
         input=here_document("", key).strip() if key and not launch.key_file else "</dev/null",
         folder=folder_word(folder),
         name=mark(spec.id),
@@ -95,12 +97,12 @@ def slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> st
     )
 
 
-def pilot_of(spec: SlotSpec) -> str:
+def write_pilot_command(spec: SlotSpec) -> str:
     """Return the command of the slot's pilot, which first reads the key from standard input."""
     return READ_KEY + spec.pilot if spec.pilot and KEY in spec.environment else spec.pilot or ""
 
 
-def environment_exports(spec: SlotSpec) -> str:
+def write_exports(spec: SlotSpec) -> str:
     """Return lines that export the slot's environment, without its key; ValueError for a name that
     no shell accepts."""
     environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
@@ -116,7 +118,7 @@ def folder_word(folder: str) -> str:
     return quote(folder) if folder else '"$HOME/.vgrads/slots"'
 
 
-def marks_command(folder: str, names: Sequence[str]) -> str:
+def write_marks_command(folder: str, names: Sequence[str]) -> str:
     """Return a command that prints the marks of these slots, after a separator line."""
     files = " ".join(f"{name}.state" for name in names)
     read = f"cd {folder_word(folder)} 2>/dev/null && grep -H . {files} /dev/null 2>/dev/null"

@@ -81,7 +81,7 @@ class NodeReservation:
         return whole if self.procs is None else min(whole, self.procs)
 
 
-def closures_by_queue(
+def find_closures_by_queue(
     reservations: Sequence[NodeReservation],
     queues: Mapping[str, Mapping[str, int]],
     now_s: float,

@@ -15,7 +15,7 @@ from vgrads.kernel.clock import Clock
 from vgrads.kernel.events import EventQueue
 from vgrads.kernel.streams import stream
 from vgrads.simulator.backfill import BatchJob
-from vgrads.simulator.cloud import CloudRegion, boot_time
+from vgrads.simulator.cloud import CloudRegion, sample_boot_time
 from vgrads.simulator.cluster import BatchCluster
 
 
@@ -44,7 +44,7 @@ class _SlotLife:
         """Grant the slot and draw its later events."""
         draws = stream(self.behaviour.seed, "slot", spec.name)
         self.ledger.move(spec.id, SlotState.GRANTED, at_s)
-        ready_s = at_s + boot_time(self.behaviour.boot_s, self.behaviour.boot_spread, draws)
+        ready_s = at_s + sample_boot_time(self.behaviour.boot_s, self.behaviour.boot_spread, draws)
         self._due.push(ready_s, (spec.id, SlotState.READY, ""))
         self._due.push(at_s + spec.duration_s, (spec.id, SlotState.EXPIRED, "reached its end"))
         if draws.random() >= self.behaviour.slot_up:

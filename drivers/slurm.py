@@ -24,17 +24,17 @@ from vgrads.drivers.dialect import (
     Dialect,
     JobReport,
     JobSubmission,
-    own_reservations,
+    list_own_reservations,
     refuse_unread,
 )
 from vgrads.drivers.every_node import SRUN, Launch, by_environment
 from vgrads.drivers.machines import expand_hosts
-from vgrads.drivers.pilot import pilot_of
+from vgrads.drivers.pilot import write_pilot_command
 from vgrads.drivers.reservations import (
     NOW,
     NodeReservation,
     SiteClock,
-    closures_by_queue,
+    find_closures_by_queue,
     read_clock,
 )
 from vgrads.drivers.shell import quote
@@ -151,7 +151,7 @@ class Slurm(Dialect):
         return printed.strip().splitlines()[-1].partition(";")[0]
 
     def launch(self, spec: SlotSpec, exports: str) -> Launch:  # noqa: ARG002 srun hands them on
-        return by_environment(SRUN, "SLURM_NODEID", pilot_of(spec), spec.nodes)
+        return by_environment(SRUN, "SLURM_NODEID", write_pilot_command(spec), spec.nodes)
 
     def listing(self) -> str:
         """List the controller's jobs; ended ones remain for MinJobAge."""
@@ -287,7 +287,7 @@ class Slurm(Dialect):
         head, _, listed = printed.partition(_NODES)
         first, _, lines = head.partition("\n")
         clock = read_clock(first, "slurm")
-        ours = own_reservations(access)
+        ours = list_own_reservations(access)
         stated = [_reservation(dict(_FIELD.findall(line)), clock) for line in lines.splitlines()]
         others = [r for name, r in filter(None, stated) if name not in ours]
         queues: dict[str, dict[str, int]] = {}
@@ -296,7 +296,7 @@ class Slurm(Dialect):
             queue, _, procs = rest.partition("|")
             if procs.isdigit():
                 queues.setdefault(queue, {})[node] = int(procs)
-        return closures_by_queue(others, queues, now_s)
+        return find_closures_by_queue(others, queues, now_s)
 
     def forecast(self, order: JobSubmission, access: SiteAccess) -> str:
         """Print now and the start that ``--test-only`` announces, by the site's own clock; it

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from tests.waiting import listens
-from vgrads.exchange.port import client_ports
+from vgrads.exchange.port import read_client_ports
 
 _BLOCKS, _SIZE = range(10_000, 20_000, 200), 200
 """Below the ports that agents' managers choose (vgrads/exchange/port.py)."""
@@ -33,7 +33,7 @@ def free_ports(count: int = 1) -> int:
 @cache
 def _block() -> tuple[socket.socket, int, Iterator[int]]:
     """What holds this process's block, the block's first port, and whose turn it is."""
-    clients = client_ports()
+    clients = read_client_ports()
     apart = [first for first in _BLOCKS if not {first, first + _SIZE - 1} & {*clients}]
     for first in apart or _BLOCKS:
         claim = socket.socket(socket.AF_UNIX)

@@ -97,8 +97,8 @@ def _rate(stated: float, successes: int, trials: int) -> float:
 
 
 def _overhead(site: Site, observed: NDArray[np.float64]) -> StartCurve:
-    """Combine stated boot times, log-normal as in :func:`vgrads.simulator.cloud.boot_time`, and the
-    observed ones."""
+    """Combine stated boot times, log-normal as in :func:`vgrads.simulator.cloud.sample_boot_time`,
+    and the observed ones."""
     stated, shares = _stated_overhead(site)
     times = np.concatenate([stated, observed])
     weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(observed))])

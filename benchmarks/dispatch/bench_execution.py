@@ -31,7 +31,7 @@ from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.local import LocalDriver
-from vgrads.exchange.agent_file import pilot_command
+from vgrads.exchange.agent_file import write_agent_command
 from vgrads.execmgr.engines.agents import AgentEngine
 from vgrads.execmgr.engines.base import Engine
 from vgrads.execmgr.engines.processes import ProcessEngine
@@ -95,7 +95,7 @@ def agents_alone(count: int, place: str | None = None) -> float:
                 procs=WORKERS,
                 duration_s=3600.0,
                 environment={**environment, **engine.key_for(f"{os.getpid()}", name)},
-                pilot=pilot_command(sys.executable),
+                pilot=write_agent_command(sys.executable),
             )
         )
         first = TaskOrder(

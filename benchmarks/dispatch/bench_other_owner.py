@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.exchange.port import client_ports, draw_server_ports
+from vgrads.exchange.port import draw_server_ports, read_client_ports
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--only", choices=[*LOADS, STREAMS_LOAD], help="this load alone")
     options = parser.parse_args()
     chosen = [options.only] if options.only else [*LOADS, STREAMS_LOAD]
-    (port,) = draw_server_ports(1, client_ports())
+    (port,) = draw_server_ports(1, read_client_ports())
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         tokens = _prepare(home)

@@ -25,7 +25,7 @@ from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import StoredBag, keep_bag
-from vgrads.exchange.keys import key_of, keys_of
+from vgrads.exchange.keys import derive_key, open_keys
 from vgrads.kernel.clock import WallClock
 
 AGENTS = Path(__file__).with_name("noop_hosts.py")
@@ -83,7 +83,7 @@ def template(tasks: int, **more: Any) -> BagDocument:
 def keys_file(folder: Path, secret: bytes, agents: int) -> Path:
     """A slot and its key for each host."""
     path = folder / "keys"
-    path.write_text("".join(f"s{n} {key_of(secret, f's{n}')}\n" for n in range(agents)))
+    path.write_text("".join(f"s{n} {derive_key(secret, f's{n}')}\n" for n in range(agents)))
     return path
 
 
@@ -94,7 +94,7 @@ def served(load: Load) -> StageResult:
 
 
 async def _served(load: Load, folder: Path) -> StageResult:
-    keys = keys_of(folder)
+    keys = open_keys(folder)
     rules = SINGLE if load.single else Rules()
     manager = DispatchManager(
         DispatcherConfig(folder=folder, secret=keys.secret, rules=rules), WallClock()

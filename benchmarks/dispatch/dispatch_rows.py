@@ -26,7 +26,7 @@ from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import keep_bag
 from vgrads.dispatch.storage.journal import SEGMENT_BYTES, DispatchJournal
-from vgrads.exchange.keys import keys_of
+from vgrads.exchange.keys import open_keys
 from vgrads.exchange.values import AttemptEnd, Hello, Message
 from vgrads.kernel.clock import WallClock
 from vgrads.portal.client import Client
@@ -45,7 +45,7 @@ def templated_s(tasks: int) -> float:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         manager = DispatchManager(
-            DispatcherConfig(folder=folder, secret=keys_of(folder).secret, rules=Rules()),
+            DispatcherConfig(folder=folder, secret=open_keys(folder).secret, rules=Rules()),
             WallClock(),
         )
         begin = time.perf_counter()
@@ -63,7 +63,7 @@ def distinct_bytes(tasks: int) -> float:
         folder = Path(name)
         with (folder / "commands.txt").open("w") as file:
             file.writelines(f"./simulate --seed {n}\n" for n in range(tasks))
-        keys_of(folder)
+        open_keys(folder)
         manager = DispatchManager(
             DispatcherConfig(folder=folder, secret=b"s", rules=Rules()), WallClock()
         )

@@ -18,14 +18,14 @@ from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import list_bags, open_bag
-from vgrads.exchange.keys import keys_of, store_port, stored_port
+from vgrads.exchange.keys import open_keys, read_port, store_port
 from vgrads.kernel.clock import WallClock
 
 
 async def main(folder: Path) -> None:
     """Until it is killed, or the bags are over."""
     begin = time.perf_counter()
-    keys = keys_of(folder)
+    keys = open_keys(folder)
     began = folder / "began"
     if not began.exists():
         began.write_text(repr(time.time()))
@@ -35,7 +35,7 @@ async def main(folder: Path) -> None:
         retained = open_bag(folder, number)
         manager.add(number, retained.bag, retained.files)
     before = sum(bag.tasks.counts[DONE] for bag in manager.state.bags.values())
-    port = await manager.port.listen("127.0.0.1", stored_port(folder), keys.context())
+    port = await manager.port.listen("127.0.0.1", read_port(folder), keys.context())
     store_port(folder, port)
     read_s = time.perf_counter() - begin
     work = asyncio.ensure_future(manager.work())

@@ -19,7 +19,7 @@ from dispatch_load import template
 
 from vgrads.dispatch.storage.folder import keep_bag
 from vgrads.dispatch.storage.journal import read_ends
-from vgrads.exchange.keys import keys_of
+from vgrads.exchange.keys import open_keys
 
 _HERE = Path(__file__).parent
 
@@ -77,7 +77,7 @@ def storm(agents: int, away_s: float) -> Returned:
     """Half of the hosts have a long task, the others wait for one."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        keys_of(folder)
+        open_keys(folder)
         keep_bag(folder, 0, template(agents // 2, runtime_s=1e5), folder)
         server = Script("dispatch_server.py", folder)
         server.until(bool, 60)
@@ -120,7 +120,7 @@ def restart(tasks: int, agents: int = 64) -> Returned:
     are counted."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        keys_of(folder)
+        open_keys(folder)
         keep_bag(folder, 0, template(tasks), folder)
         server = Script("dispatch_server.py", folder)
         server.until(bool, 60)

@@ -17,7 +17,7 @@ from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.fleet.virtual import VirtualAgents
 from vgrads.dispatch.storage.journal import DispatchJournal
-from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
+from vgrads.dispatch.storage.matrix_store import MatrixStore, join_values
 from vgrads.exchange.values import AttemptEnd
 from vgrads.workflows.generated.blocks import BlockGrid
 
@@ -88,7 +88,7 @@ class _Simulation:
     def body(self, task: int) -> bytes:
         count = self.grid.count(task)
         if count not in self.bodies:
-            self.bodies[count] = joined([b"%d\n" % k for k in range(count)])
+            self.bodies[count] = join_values([b"%d\n" % k for k in range(count)])
         return self.bodies[count]
 
     def write(self) -> None:

@@ -18,7 +18,7 @@ import classad2
 import numpy as np
 
 from vgrads.bags.bag import Axis, BagSpec, Template
-from vgrads.dispatch.core.advertising import agent_ad
+from vgrads.dispatch.core.advertising import make_agent_ad
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering
 from vgrads.dispatch.core.bag_selection import BagSelection, Offer
@@ -233,7 +233,7 @@ class Plain(BagSelection):
     def offers(self, agent: AgentState, now_s: float) -> Iterator[Offer]:
         """Bags that fit, by owners' shares and rank."""
         self._look()
-        ad = agent_ad(self._dispatch_index, agent, now_s)
+        ad = make_agent_ad(self._dispatch_index, agent, now_s)
         theirs = classad2.ClassAd({**ad, "Requirements": True})
         rows: dict[str, list[tuple[float, int]]] = {}
         for bag in self._dispatch_index.serving:

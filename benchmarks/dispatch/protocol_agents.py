@@ -19,7 +19,7 @@ from typing import Any
 from vgrads.agent.link import ManagerAddress, ring_of
 from vgrads.agent.machine import GIVE_UP_S
 from vgrads.agent.session import AgentLoad, Session
-from vgrads.exchange.keys import key_of, keys_of
+from vgrads.exchange.keys import derive_key, open_keys
 
 _LOOK_S = 0.05
 
@@ -74,7 +74,7 @@ class Hosts:
     """All of them, in one loop."""
 
     def __init__(self, folder: Path, count: int, seconds: float) -> None:
-        keys = keys_of(folder)
+        keys = open_keys(folder)
         contact = f"tls://127.0.0.1:{(folder / 'port').read_text()}"
         self.wakeup_pipe, wakeup_writer = os.pipe()
         os.set_blocking(self.wakeup_pipe, False)
@@ -83,7 +83,7 @@ class Hosts:
         self.selector.register(self.wakeup_pipe, selectors.EVENT_READ, None)
         self.agents = []
         for n in range(count):
-            key = key_of(keys.secret, f"s{n}")
+            key = derive_key(keys.secret, f"s{n}")
             manager = ManagerAddress([contact], key, keys.certificate, "", False)
             self.agents.append(Host(n, manager, seconds, ring_of(wakeup_writer)))
         self.acknowledged: dict[Any, int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from vgrads.exchange.keys import keys_of, store_port, stored_port
+from vgrads.exchange.keys import open_keys, read_port, store_port
 from vgrads.exchange.port import AgentPort
 from vgrads.execmgr.engines.slot_agents import SlotAgents
 from vgrads.kernel.errors import SiteError
@@ -30,7 +30,7 @@ class AgentServer:
         self._closed = False
         self._news = asyncio.Event()
         try:
-            self.keys, self._before = keys_of(home), stored_port(home)
+            self.keys, self._before = open_keys(home), read_port(home)
         except OSError as error:
             raise _no_room(error) from error
         self._loop = asyncio.new_event_loop()

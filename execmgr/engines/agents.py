@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vgrads.exchange.keys import key_of
+from vgrads.exchange.keys import derive_key
 from vgrads.exchange.values import AttemptEnd, Triple
 from vgrads.execmgr.engines.agent_server import AgentServer
 from vgrads.execmgr.engines.completion_queue import Completions
@@ -95,7 +95,7 @@ class AgentEngine(FolderEngine):
         """Return the variable that holds the key of a slot, which has this name at its site."""
         server = self._open()
         server.call(lambda agents: agents.names.use(slot, name))
-        return {"VGRADS_HOST_KEY": key_of(server.keys.secret, name)}
+        return {"VGRADS_HOST_KEY": derive_key(server.keys.secret, name)}
 
     def reports(self, slot: str) -> bool:
         """True if an agent of a slot accepts tasks."""

@@ -14,7 +14,7 @@ from vgrads.planner.rules import ATTEMPTS
 from vgrads.planner.schedule import Schedule
 from vgrads.planner.snapshot import ReplicaKey, Snapshot
 from vgrads.workflows.sets import WorkflowSet
-from vgrads.workflows.spread import repetitions
+from vgrads.workflows.spread import estimate_repetitions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -126,7 +126,7 @@ class Lengths:
             over += kind * peaks[chosen][:, kinds]
         over -= np.where(limit > 0, limit, np.float32(np.inf))
         exceeded = np.nonzero(over > 0)  # few
-        drawn_s[exceeded] *= 1.0 + repetitions(over[exceeded].astype(np.float64))
+        drawn_s[exceeded] *= 1.0 + estimate_repetitions(over[exceeded].astype(np.float64))
 
 
 def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
@@ -209,4 +209,4 @@ def drawn_factor(snapshot: Snapshot, seed: int, key: ReplicaKey, site: str) -> f
     peak = drawn(spread.memory_own, "peak memory", *key[:2])
     peak += drawn(spread.memory_kind, "peak memory: kind", task.kind)
     over = peak - spread.memory_limit if spread.memory_limit else -np.inf
-    return float(np.exp(error) * (1.0 + repetitions(np.array([over]))[0]))
+    return float(np.exp(error) * (1.0 + estimate_repetitions(np.array([over]))[0]))

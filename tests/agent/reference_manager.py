@@ -16,7 +16,7 @@ from pathlib import Path
 from resource import RLIMIT_NOFILE, setrlimit
 from urllib.parse import unquote
 
-from vgrads.exchange.agent_file import agent_file
+from vgrads.exchange.agent_file import build_agent_file
 from vgrads.exchange.keys import make_keys
 
 KEY = "a-key"
@@ -214,7 +214,7 @@ async def at_work(secure: bool = False, python: str = sys.executable, files: int
             context.load_cert_chain(Path(folder) / "pem")
             more["VGRADS_CERT"] = certificate
         server = await manager.serve(context)
-        (Path(folder) / "agent.pyz").write_bytes(agent_file())
+        (Path(folder) / "agent.pyz").write_bytes(build_agent_file())
         payload = environment(manager, folder, **more)
         process = await asyncio.create_subprocess_exec(
             python,

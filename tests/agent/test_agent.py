@@ -30,8 +30,12 @@ from vgrads.agent.processes import MARK, environment_of, variable_of
 from vgrads.agent.spawner import Spawner
 from vgrads.drivers.api import SlotSpec
 from vgrads.drivers.every_node import only_node
-from vgrads.drivers.pilot import slot_script
-from vgrads.exchange.agent_file import agent_file, installed_pilot_command, pilot_command
+from vgrads.drivers.pilot import write_slot_script
+from vgrads.exchange.agent_file import (
+    build_agent_file,
+    write_agent_command,
+    write_installed_agent_command,
+)
 
 
 def spawned(spawner, command, output, folder=""):
@@ -443,7 +447,7 @@ def test_an_agent_ends_what_a_single_that_was_killed_has_left(tmp_path):
         slot = dispatcher.hellos[0]["slot"]
         again = environment(dispatcher, str(tmp_path), VGRADS_SLOT=slot, TMPDIR=str(folder.parent))
         process = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", pilot_command(sys.executable), env=again
+            "/bin/sh", "-c", write_agent_command(sys.executable), env=again
         )
         await dispatcher.until(lambda: len(dispatcher.hellos) == 2)
         assert not runs(number) and not folder.exists()
@@ -691,13 +695,15 @@ def test_its_a_single_file_runs_under_every_python_here(python):
 
 
 PILOTS = pytest.mark.parametrize(
-    "pilot", [pilot_command(sys.executable), installed_pilot_command()], ids=["file", "installed"]
+    "pilot",
+    [write_agent_command(sys.executable), write_installed_agent_command()],
+    ids=["file", "installed"],
 )
 
 
 @PILOTS
 def test_the_pilots_command_runs_and_leaves_no_file(tmp_path, pilot):
-    assert agent_file() == agent_file.__wrapped__() and len(pilot) < 100_000
+    assert build_agent_file() == build_agent_file.__wrapped__() and len(pilot) < 100_000
 
     async def scenario():
         manager = ReferenceManager()
@@ -746,13 +752,13 @@ def shell_environment(command, folder=None):
 
 
 def test_the_pilots_command_says_that_there_is_no_python():
-    code, text = shell_environment(pilot_command("no-such-python3"))
+    code, text = shell_environment(write_agent_command("no-such-python3"))
     assert (code, text) == (69, "vgrads: no no-such-python3 here\n")
     for minor, python in pythons().items():
         if minor < 8:
-            code, text = shell_environment(pilot_command(python))
+            code, text = shell_environment(write_agent_command(python))
             assert code == 69 and "no Python 3.8 or newer here" in text and text.count("\n") == 1
-    fallback = pilot_command("no-such-python3", sys.executable)
+    fallback = write_agent_command("no-such-python3", sys.executable)
     code, text = shell_environment(f"unset VGRADS_CONTACT\n{fallback}")
     assert code == 78 and "VGRADS_CONTACT" in text
 
@@ -774,7 +780,7 @@ def test_an_agent_knows_that_the_script_of_its_job_is_gone(tmp_path, killed):
     pilot = f"cd '{tmp_path}' && exec {sys.executable} looks.py"
     spec = SlotSpec(id="s", name="s", site="x", queue="", procs=1, duration_s=600.0, pilot=pilot)
     script = tmp_path / "job.sh"
-    script.write_text(slot_script(spec, str(tmp_path / "marks"), only_node(pilot)))
+    script.write_text(write_slot_script(spec, str(tmp_path / "marks"), only_node(pilot)))
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(["/bin/sh", script], env=environment) as job:
         until((tmp_path / "begun").exists, "the pilot")

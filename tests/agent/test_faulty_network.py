@@ -20,8 +20,8 @@ from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.bag_files import BagFiles
-from vgrads.exchange.agent_file import agent_file
-from vgrads.exchange.keys import key_of, keys_of
+from vgrads.exchange.agent_file import build_agent_file
+from vgrads.exchange.keys import derive_key, open_keys
 from vgrads.kernel.clock import WallClock
 
 TASKS = 40
@@ -32,7 +32,7 @@ ADDRESS = ManagerAddress(["tcp://127.0.0.1:9"], "k", "", "", False)
 
 async def through_faults(folder, seed, count, span_s):
     """A dispatcher, and an agent behind a faulty proxy, until all results have come."""
-    keys = keys_of(folder)
+    keys = open_keys(folder)
     config = DispatcherConfig(folder=folder, secret=keys.secret, idle_s=5.0)
     dispatch_manager = DispatchManager(config, WallClock())
     port = await dispatch_manager.port.listen("127.0.0.1", 0, keys.context())
@@ -46,11 +46,11 @@ async def through_faults(folder, seed, count, span_s):
         SimpleNamespace(url=f"tls://127.0.0.1:{port}"),
         str(folder),
         VGRADS_SLOT="h0",
-        VGRADS_HOST_KEY=key_of(keys.secret, "h0"),
+        VGRADS_HOST_KEY=derive_key(keys.secret, "h0"),
         VGRADS_CERT=keys.certificate,
         VGRADS_PROXY=proxy.url,
     )
-    (folder / "agent.pyz").write_bytes(agent_file())
+    (folder / "agent.pyz").write_bytes(build_agent_file())
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", f"{folder}/agent.pyz", env=around, cwd="/"
     )

@@ -17,8 +17,8 @@ from vgrads.agent.machine import NodeIdentity
 from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
-from vgrads.exchange.agent_file import fetched_pilot_command
-from vgrads.exchange.keys import key_of, keys_of
+from vgrads.exchange.agent_file import write_fetching_agent_command
+from vgrads.exchange.keys import derive_key, open_keys
 from vgrads.kernel.clock import WallClock
 
 until = waiting.until
@@ -70,17 +70,17 @@ def test_any_other_answer_is_no_notice(tmp_path, notice):
 @pytest.mark.parametrize("altered", ["", "digest", "key"])
 def test_an_agent_is_fetched_from_the_port_and_run_if_it_is_the_expected_one(tmp_path, altered):
     async def scenario():
-        keys = keys_of(tmp_path / "manager")
+        keys = open_keys(tmp_path / "manager")
         config = DispatcherConfig(folder=tmp_path / "manager", secret=keys.secret, idle_s=1.0)
         manager = DispatchManager(config, WallClock())
         port = await manager.port.listen("127.0.0.1", 0, keys.context())
         loop = asyncio.ensure_future(manager.work())
         manager.core.add(0, BagSpec(name="b", commands=Listed(("echo fetched",))), 0.0)
-        pilot = fetched_pilot_command(sys.executable)
+        pilot = write_fetching_agent_command(sys.executable)
         assert len(pilot) < 8000
         if altered == "digest":
             pilot = pilot[:-8] + "00000000"
-        key = key_of(keys.secret, "h0")
+        key = derive_key(keys.secret, "h0")
         variables = {
             **os.environ,
             **keys.contact("127.0.0.1", port),

@@ -11,7 +11,7 @@ import pytest
 from tests.ports import free_ports
 from tests.waiting import listens
 from vgrads.agent.tcp import connect_tcp
-from vgrads.exchange.port import client_ports, draw_server_ports
+from vgrads.exchange.port import draw_server_ports, read_client_ports
 
 ASK_A_PORT_THAT_ONLY_CLIENTS_GET = """
 import fcntl, json, socket, struct, sys
@@ -82,10 +82,10 @@ def test_whoever_asks_a_port_of_clients_finds_nobody_there():
 def test_servers_take_no_port_that_clients_get(tmp_path):
     file = tmp_path / "range"
     file.write_text("1024\t64999\n")
-    clients = client_ports(file)
+    clients = read_client_ports(file)
     assert clients == range(1024, 65_000)
     drawn = draw_server_ports(1000, clients)
     assert len(drawn) == len({*drawn}) == 536 and not {*drawn} & {*clients}
     assert draw_server_ports(20, range(1024, 65_536)) == []
     file.write_text("nothing")
-    assert 50_000 in client_ports(file) and 50_000 in client_ports(tmp_path / "missing")
+    assert 50_000 in read_client_ports(file) and 50_000 in read_client_ports(tmp_path / "missing")

@@ -17,10 +17,15 @@ from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
 from vgrads.dispatch.core.protocol import AgentReply, Rules
 from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE, DROPPED, ENDED, FAILED
-from vgrads.dispatch.storage.journal import DispatchJournal, read_ends, read_state, records_in
+from vgrads.dispatch.storage.journal import DispatchJournal, list_records, read_ends, read_state
 
 
 class Killed(BaseException):
@@ -53,7 +58,7 @@ class FragilePath(type(Path())):
 
 def canonical(state):
     """A state as values that can be compared; what no journal tells is left out."""
-    snapshot = snapshot_of(state)
+    snapshot = take_snapshot(state)
     bags = []
     for retained in snapshot["bags"]:
         *fields, status, attempts, value, at, replicas, failures, losses, blamed = retained
@@ -228,7 +233,7 @@ class FaultyDispatcher:
         self.world, self.folder = world, world.folder
         state = read_state(self.folder)
         self.journal = DispatchJournal(self.folder, world.segment_bytes)
-        self.shadow = state_of(unpack_snapshot(pack_snapshot(snapshot_of(state))))
+        self.shadow = restore_state(unpack_snapshot(pack_snapshot(take_snapshot(state))))
         rules = Rules(policy=world.policy, lost_s=LOST_S, in_hand_s=world.in_hand_s)
         self.core = Core(state, rules, self._report, world.judge.on_end)
         for number in state.bags:
@@ -337,7 +342,7 @@ class FaultyDispatcher:
                 raise Killed
 
     def _shadow(self, group):
-        for record in records_in(group):
+        for record in list_records(group):
             apply(self.shadow, record)
         if self.world.draw.random() < self.world.compare and not self.journal._group:
             mine, theirs = canonical(self.core.state), canonical(self.shadow)

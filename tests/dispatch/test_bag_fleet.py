@@ -18,7 +18,7 @@ from vgrads.execmgr.sites import Sites
 from vgrads.kernel.clock import SimClock
 from vgrads.pool.acquire import acquire
 from vgrads.pool.release import central_all
-from vgrads.pool.view import PoolLimits, together
+from vgrads.pool.view import PoolLimits, merge_decisions
 from vgrads.vgrid.catalog import Catalog
 from vgrads.vgrid.catalog import Site as CatalogSite
 
@@ -270,7 +270,7 @@ def test_supply_follows_a_tail_within_two_looks(both):
             procs=1,
             limits=PoolLimits(most=10),
             longest_s=9e9,
-            decide=lambda view: together((acquire(view), central_all(view))),
+            decide=lambda view: merge_decisions((acquire(view), central_all(view))),
         )
         for name in "abc"
     ]

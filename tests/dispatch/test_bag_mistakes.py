@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgrads.bags.bag import parts_of
+from vgrads.bags.bag import split_template
 from vgrads.dispatch.document import BagDocument, build_bag, load_bag
 from vgrads.dispatch.parameters import FileLines
 from vgrads.dispatch.storage.drop_requests import answer_drops, request_drop
@@ -48,7 +48,7 @@ def test_the_text_that_is_advised_is_accepted(text):
             return
         right = error.fix.partition("parameter's: ")[2]
         commands = build_bag(BagDocument(**bag(command=right)), None).commands
-        assert all(name in ("", "x") for _, name, _ in parts_of(right))
+        assert all(name in ("", "x") for _, name, _ in split_template(right))
         assert len(commands) == 1
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgrads.bags.bag import Axis, BagSpec, Listed, Template
-from vgrads.bags.bundle import MOST, bundle_size, fair_part
-from vgrads.bags.choice import local_first
+from vgrads.bags.bundle import MOST, bundle_size, limit_draw
+from vgrads.bags.choice import sort_by_locality
 from vgrads.dispatch.core.events import AgentJoined, BagAdded, BagCancelled, SlotChanged, TasksAdded
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.records import (
@@ -25,7 +25,12 @@ from vgrads.dispatch.core.records import (
     packed_ends,
     unpack,
 )
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, FAILED, PENDING, TaskColumns
@@ -198,10 +203,10 @@ def test_an_image_is_the_state(turns):
             for (b, t), n in list(agent.assigned.items())[:2]
         ]
         core.receive(Message(agent=agent.id, incarnation="1", seq=turn + 2, ends=ends), float(turn))
-        snapshot = snapshot_of(core.state)
-        again = state_of(unpack_snapshot(pack_snapshot(snapshot)))
+        snapshot = take_snapshot(core.state)
+        again = restore_state(unpack_snapshot(pack_snapshot(snapshot)))
         again.check()
-        assert snapshot_of(again) == snapshot
+        assert take_snapshot(again) == snapshot
 
 
 @given(st.integers(1, 512), st.none() | st.floats(0.0, 1e5), st.floats(0.0, 60.0))
@@ -215,14 +220,14 @@ def test_a_host_is_to_hold_what_it_runs_and_at_most_some_more(places, typical_s,
 
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 64), min_size=1, max_size=20))
 def test_parts_of_the_last_tasks_do_not_take_from_the_others(pending, agents):
-    parts = [fair_part(pending, places, sum(agents)) for places in agents]
+    parts = [limit_draw(pending, places, sum(agents)) for places in agents]
     assert all(part >= 1 for part in parts)
     assert pending <= sum(parts) <= pending + len(agents)
 
 
 @given(st.lists(st.sets(st.sampled_from("abcd")), max_size=9), st.sets(st.sampled_from("abcd")))
 def test_tasks_whose_inputs_are_there_come_first(needs, cached):
-    order = local_first(range(len(needs)), [sorted(n) for n in needs], cached)
+    order = sort_by_locality(range(len(needs)), [sorted(n) for n in needs], cached)
     assert sorted(order) == list(range(len(needs)))
     have = [len(needs[task] & cached) for task in order]
     assert have == sorted(have, reverse=True)

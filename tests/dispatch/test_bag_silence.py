@@ -12,11 +12,11 @@ from tests.waiting import until
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.storage.folder import (
     NotOpen,
+    append_commands,
     close_if_silent,
     keep_bag,
-    more_commands,
     note_client,
-    why_closed,
+    read_reason_closed,
 )
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
@@ -66,28 +66,28 @@ def age(folder, seconds):
 def test_adding_tasks_and_any_request_are_signs_of_life(tmp_path):
     document = an_open_bag(tmp_path, silence="10m")
     for sign in (
-        lambda: more_commands(tmp_path, 0, ["true"]),
+        lambda: append_commands(tmp_path, 0, ["true"]),
         lambda: note_client(tmp_path, 0),
     ):
         age(tmp_path, 599)
         close_if_silent(tmp_path, 0, document)
-        assert why_closed(tmp_path, 0) is None
+        assert read_reason_closed(tmp_path, 0) is None
         age(tmp_path, 700)
         sign()
         close_if_silent(tmp_path, 0, document)
-        assert why_closed(tmp_path, 0) is None
+        assert read_reason_closed(tmp_path, 0) is None
     age(tmp_path, 601)
     close_if_silent(tmp_path, 0, document)
-    assert why_closed(tmp_path, 0) == "its client sent nothing for 10m"
+    assert read_reason_closed(tmp_path, 0) == "its client sent nothing for 10m"
     with pytest.raises(NotOpen, match="is closed: its client sent nothing for 10m"):
-        more_commands(tmp_path, 0, ["true"])
+        append_commands(tmp_path, 0, ["true"])
 
 
 def test_without_a_stated_silence_a_bag_stays_open(tmp_path):
     document = an_open_bag(tmp_path)  # of a pool, or of a program that runs it itself
     age(tmp_path, 1e6)
     close_if_silent(tmp_path, 0, document)
-    assert why_closed(tmp_path, 0) is None
+    assert read_reason_closed(tmp_path, 0) is None
 
 
 @pytest.mark.parametrize("value", ["1s", 0, -5, "soon"])

@@ -14,14 +14,19 @@ from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.records import AttemptsEnded, TasksAssigned
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.document import BagDocument, with_written_parameters
-from vgrads.dispatch.status import state_word
+from vgrads.dispatch.document import BagDocument, restore_written_parameters
+from vgrads.dispatch.status import name_state
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.journal import DispatchJournal, read_state
-from vgrads.exchange.keys import key_of
+from vgrads.exchange.keys import derive_key
 from vgrads.exchange.values import AttemptEnd, Hello, Message
 from vgrads.kernel.documents import parse_mapping, validate_field
 from vgrads.kernel.errors import InputError
@@ -113,7 +118,7 @@ def test_a_bag_that_cannot_be_served_fails_and_the_others_are_served(tmp_path):
         assert [order[3] for order in answer["give"]] == ["echo 0", "echo ok"]
         await result.durable()
         bag = result.state.bags[1]
-        assert state_word(bag) == "failed" and "OverflowError: no such command" in bag.fault
+        assert name_state(bag) == "failed" and "OverflowError: no such command" in bag.fault
         result.state.check()
 
     with manager(tmp_path / "d", "echo 0") as alive:
@@ -121,7 +126,7 @@ def test_a_bag_that_cannot_be_served_fails_and_the_others_are_served(tmp_path):
     with manager(tmp_path / "d") as alive:  # a restart does not repeat it
 
         async def later(results, port):
-            assert [state_word(bag) for bag in results.state.bags.values()][1] == "failed"
+            assert [name_state(bag) for bag in results.state.bags.values()][1] == "failed"
             results.state.check()
 
         alive(later)
@@ -137,10 +142,10 @@ def test_a_record_that_cannot_be_applied_fails_its_bag_now_and_at_replay(tmp_pat
     journal.write(journal.take())
     journal.close()
     for state in (core.state, read_state(tmp_path)):
-        assert [state_word(bag) for bag in state.bags.values()] == ["failed", "running"]
+        assert [name_state(bag) for bag in state.bags.values()] == ["failed", "running"]
         assert "IndexError" in state.bags[0].fault
         state.check()
-        again = state_of(unpack_snapshot(pack_snapshot(snapshot_of(state))))
+        again = restore_state(unpack_snapshot(pack_snapshot(take_snapshot(state))))
         assert again.bags[0].fault == state.bags[0].fault
     with pytest.raises(KeyError):  # of no bag at all: the journal is not ours
         apply(State(), TasksAssigned(0, 7, [0]))
@@ -186,13 +191,13 @@ def test_a_stored_bag_that_is_not_valid_any_more_fails_alone(vgrads, write, tmp_
     (folder / "bags" / "0001").mkdir()
     (folder / "bags" / "0001" / "document.json").write_text(json.dumps(poison))
     from vgrads.dispatch.core.faults import fault_in  # noqa: PLC0415
-    from vgrads.dispatch.storage.folder import name_of, open_bag, readable_bags  # noqa: PLC0415
+    from vgrads.dispatch.storage.folder import name_of, open_bag, open_readable_bags  # noqa: PLC0415
 
-    assert [readable_bag.number for readable_bag in readable_bags(folder)] == [0]
+    assert [readable_bag.number for readable_bag in open_readable_bags(folder)] == [0]
     fault = fault_in(1, lambda: open_bag(folder, 1))
     core.reject(fault, name_of(folder, 1), 5.0)
-    assert (core.state.bags[1].name, state_word(core.state.bags[1])) == ("poison", "failed")
-    assert "runtime_s" in core.state.bags[1].fault and state_word(core.state.bags[0]) == "done"
+    assert (core.state.bags[1].name, name_state(core.state.bags[1])) == ("poison", "failed")
+    assert "runtime_s" in core.state.bags[1].fault and name_state(core.state.bags[0]) == "done"
 
 
 # agents
@@ -227,7 +232,7 @@ WRONG = [
 @pytest.mark.parametrize("body", WRONG, ids=lambda body: repr(body)[:60])
 def test_an_invalid_message_costs_its_sender_the_connection_and_the_key(body, tmp_path):
     async def work(result, port):
-        key = key_of(b"s", "h1")
+        key = derive_key(b"s", "h1")
         good = hello(hello={"slot": "h1"}) | {"host": "b"}
         assert (await send(port, good, key=key))[1]["give"]
         assert (await send(port, body))[0] == 400
@@ -362,7 +367,7 @@ def test_parameters_are_texts_as_they_are_written():
         "2026-01-01], y: {range: [0, 2]}}\n"
     )
     bag_document = validate_field(
-        BagDocument, with_written_parameters(parse_mapping(yaml, "", "yaml"))
+        BagDocument, restore_written_parameters(parse_mapping(yaml, "", "yaml"))
     )
     assert bag_document.parameters["x"] == (
         "1.50",
@@ -379,7 +384,7 @@ def test_parameters_are_texts_as_they_are_written():
         '100000000000000000001, true, "a"]}}'
     )
     bag_document = validate_field(
-        BagDocument, with_written_parameters(parse_mapping(text, "", "json"))
+        BagDocument, restore_written_parameters(parse_mapping(text, "", "json"))
     )
     assert bag_document.parameters["x"] == ("1.50", "1e3", "100000000000000000001", "true", "a")
     again = BagDocument.model_validate_json(bag_document.model_dump_json())

@@ -23,7 +23,7 @@ from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.dispatch.storage.status import exclusive, is_worked_on
 from vgrads.exchange.http import Connection
-from vgrads.exchange.keys import key_of
+from vgrads.exchange.keys import derive_key
 from vgrads.exchange.messages import read
 from vgrads.kernel.clock import WallClock
 from vgrads.kernel.errors import InputError
@@ -349,7 +349,7 @@ async def send(port, body, key=None, path="/exchange", method="POST"):
     """(status, answer) of one request on a connection of its own."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    key = key_of(b"s", "h0") if key is None else key
+    key = derive_key(b"s", "h0") if key is None else key
     writer.write(
         (
             f"{method} {path} HTTP/1.1\r\nAuthorization: Bearer {key}\r\nContent-Length: "
@@ -380,8 +380,8 @@ def hello(seq=1, **more):
 def test_a_wrong_or_revoked_key_is_answered_nothing(tmp_path):
     async def work(result, port):
         assert await send(port, hello(), key="nonsense") == (403, None)
-        assert await send(port, hello(), key=key_of(b"other", "h0")) == (403, None)
-        assert await send(port, hello(), key=key_of(b"s", "h1")) == (
+        assert await send(port, hello(), key=derive_key(b"other", "h0")) == (403, None)
+        assert await send(port, hello(), key=derive_key(b"s", "h1")) == (
             403,
             None,
         )  # another slot's name
@@ -451,7 +451,7 @@ def test_an_exchange_gives_acknowledges_and_ignores_what_nobody_gave(tmp_path):
 def request(body):
     data = json.dumps(body).encode()
     head = (
-        f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', 'h0')}\r\n"
+        f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {derive_key(b's', 'h0')}\r\n"
         f"Content-Length: {len(data)}\r\n\r\n"
     )
     return head.encode() + data

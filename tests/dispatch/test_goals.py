@@ -15,8 +15,8 @@ from vgrads.api.bags.virtual import VirtualBagWork, find_simulated_part
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.document import load_bag
-from vgrads.dispatch.fleet.budget import paid_slots, unpayable
-from vgrads.dispatch.fleet.goal_view import GoalView, jointly
+from vgrads.dispatch.fleet.budget import find_unpayable, list_paid_slots
+from vgrads.dispatch.fleet.goal_view import GoalView, count_joint_nodes
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.storage.journal import read_state
@@ -304,11 +304,11 @@ def test_bags_with_later_deadlines_use_the_nodes_of_earlier_ones(first, nodes, s
     sources = [source("q"), source("c", 1.0), source("c", 0.3, market="spot")]
     spot_name = sources[2].name
     earlier = Counter({"q": q, "c": first})
-    joint = jointly(earlier, {"q": nodes, "c": nodes, spot_name: spot}, sources)
+    joint = count_joint_nodes(earlier, {"q": nodes, "c": nodes, spot_name: spot}, sources)
     assert joint["q"] == max(q, nodes)
     assert joint["c"] == max(first, nodes)
     assert joint[spot_name] == max(0, spot - first)
-    assert jointly(Counter(), {"q": nodes, spot_name: spot}, sources) == Counter(
+    assert count_joint_nodes(Counter(), {"q": nodes, spot_name: spot}, sources) == Counter(
         {"q": nodes, "c": 0, spot_name: spot}
     )
 
@@ -401,23 +401,23 @@ def slots(*ends, billing_s=3600.0, price=1.0):
         f"h{n}": SlotRequest(id=f"h{n}", site="c", agents=1, requested_s=float(n), ended_s=end_s)
         for n, end_s in enumerate(ends)
     }
-    return paid_slots(requests, [source("c", price, billing_s=billing_s)])
+    return list_paid_slots(requests, [source("c", price, billing_s=billing_s)])
 
 
 def test_nodes_end_before_the_paid_period_that_exceeds_the_budget():
-    assert unpayable(slots(None, None), 2.0, 3500.0, 30.0) == ()
-    assert unpayable(slots(None, None), 2.0, 3580.0, 30.0) == ("h1", "h0")
-    assert unpayable(slots(None, None), 3.0, 3580.0, 30.0) == ("h1",)
-    assert unpayable(slots(None, 100.0), 2.0, 3580.0, 30.0) == ("h0",)
-    assert unpayable(slots(None, billing_s=1.0, price=3600.0), 130.0, 100.0, 30.0) == ()
-    assert unpayable(slots(None, billing_s=1.0, price=3600.0), 129.0, 100.0, 30.0) == ("h0",)
+    assert find_unpayable(slots(None, None), 2.0, 3500.0, 30.0) == ()
+    assert find_unpayable(slots(None, None), 2.0, 3580.0, 30.0) == ("h1", "h0")
+    assert find_unpayable(slots(None, None), 3.0, 3580.0, 30.0) == ("h1",)
+    assert find_unpayable(slots(None, 100.0), 2.0, 3580.0, 30.0) == ("h0",)
+    assert find_unpayable(slots(None, billing_s=1.0, price=3600.0), 130.0, 100.0, 30.0) == ()
+    assert find_unpayable(slots(None, billing_s=1.0, price=3600.0), 129.0, 100.0, 30.0) == ("h0",)
 
 
 def test_a_refused_request_costs_nothing_and_one_that_was_released_does():
     request = SlotRequest(id="h", site="c", agents=2, ended=True, ended_s=10.0)
     for state, cost_usd in ((SlotState.FAILED, []), (SlotState.RELEASED, [2.0])):
         requests = {"h": SlotRequest(**{**_fields(request), "state": int(state)})}
-        paid = paid_slots(requests, [source("c", 1.0, billing_s=3600.0)])
+        paid = list_paid_slots(requests, [source("c", 1.0, billing_s=3600.0)])
         assert [slot.cost_usd(20.0) for slot in paid] == cost_usd
 
 

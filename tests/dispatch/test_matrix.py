@@ -24,9 +24,9 @@ from vgrads.dispatch.core.tasks import BLOCKED, DONE, PENDING
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
-from vgrads.dispatch.storage.block_files import judged, keep_values
+from vgrads.dispatch.storage.block_files import judge_blocks, keep_values
 from vgrads.dispatch.storage.folder import keep_bag
-from vgrads.dispatch.storage.matrix_store import MatrixStore, joined, parted
+from vgrads.dispatch.storage.matrix_store import MatrixStore, join_values, split_values
 from vgrads.exchange.values import AttemptEnd, Message
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError
@@ -139,11 +139,11 @@ def about(grid):
 
 @given(st.lists(st.binary(max_size=9), max_size=9), st.integers(0, 60))
 def test_values_come_back_and_what_is_none_is_refused(values, cut):
-    body = joined(values)
-    assert parted(body, len(values)) == values
+    body = join_values(values)
+    assert split_values(body, len(values)) == values
     if cut < len(body):
         with pytest.raises(InputError):
-            parted(body[:cut], len(values))
+            split_values(body[:cut], len(values))
 
 
 def filled(path):
@@ -151,7 +151,7 @@ def filled(path):
     store = MatrixStore(path, about(BlockGrid("allpairs", 2, 3, 1, 1)), write=True)
     sizes = [path.stat().st_size]
     for block in range(6):
-        store.append([(block, joined([b"value %d\n" % block]))])
+        store.append([(block, join_values([b"value %d\n" % block]))])
         sizes.append(path.stat().st_size)
     store.close()
     return sizes
@@ -170,7 +170,7 @@ def test_a_store_torn_at_every_byte_keeps_what_was_whole_and_goes_on(tmp_path):
         looked.close()
         store = MatrixStore(path, write=True)
         assert [store.has(n) for n in range(6)] == [n < whole for n in range(6)]
-        store.append((n, joined([b"value %d\n" % n])) for n in range(whole, 6))
+        store.append((n, join_values([b"value %d\n" % n])) for n in range(whole, 6))
         assert path.read_bytes() == body
         store.close()
 
@@ -197,7 +197,7 @@ def test_behind_a_damaged_block_the_others_count(tmp_path):
         path.write_bytes(body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :])
         store = MatrixStore(path, write=True)
         assert [store.has(n) for n in range(6)] == [True, True, False, True, True, True]
-        store.append([(2, joined([b"value 2\n"]))])
+        store.append([(2, join_values([b"value 2\n"]))])
         assert [v for _, _, v in store.cells()] == [b"value %d\n" % n for n in range(6)]
         store.close()
 
@@ -244,7 +244,7 @@ class Counted:
 def test_what_is_in_the_matrix_and_not_in_the_journal_is_not_run_again(tmp_path):
     counted = Counted(tmp_path)
     store = MatrixStore(tmp_path / "m", write=True)
-    store.append([(0, joined([b"1"] * 4)), (1, joined([b"1"] * 4))])
+    store.append([(0, join_values([b"1"] * 4)), (1, join_values([b"1"] * 4))])
     store.close()
     tasks = counted.add()
     assert list(tasks.status) == [DONE, DONE, PENDING, BLOCKED]
@@ -268,7 +268,8 @@ def test_what_the_journal_says_is_done_must_be_in_the_matrix(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "body", [None, b"", joined([b"1"] * 3), joined([b"1"] * 4)[:-1], joined([b"1"] * 4)]
+    "body",
+    [None, b"", join_values([b"1"] * 3), join_values([b"1"] * 4)[:-1], join_values([b"1"] * 4)],
 )
 def test_an_end_counts_when_its_values_are_whole(tmp_path, body):
     counted = Counted(tmp_path)
@@ -283,8 +284,8 @@ def test_an_end_counts_when_its_values_are_whole(tmp_path, body):
         seq=1,
         ends=[(0, AttemptEnd(0, 0, 1.0, 0, 1)), (7, AttemptEnd(0, 0, 1.0, 0, 1))],
     )
-    (_, end), other = judged(message, {0: files}).ends
-    assert end.code == (0 if body == joined([b"1"] * 4) else -1000)
+    (_, end), other = judge_blocks(message, {0: files}).ends
+    assert end.code == (0 if body == join_values([b"1"] * 4) else -1000)
     assert other == message.ends[1]
     if end.code == 0:
         for _ in range(2):  # a full disk makes it try again

@@ -16,7 +16,7 @@ from vgrads.drivers.cloud import NodePrice, user_data
 from vgrads.drivers.dialect import MARGIN_S, JobSubmission
 from vgrads.drivers.gridengine import GridEngine
 from vgrads.drivers.pbs import Pbs
-from vgrads.drivers.pilot import environment_exports, parse_marks, slot_script
+from vgrads.drivers.pilot import parse_marks, write_exports, write_slot_script
 from vgrads.drivers.shell import Shell, here_document, quote
 from vgrads.drivers.slurm import Slurm
 from vgrads.kernel.errors import InputError, SiteError
@@ -104,7 +104,7 @@ def test_the_script_of_a_slot_reads_like_this():
         environment={"GREETING": "it's"},
         pilot="start_workers --all",
     )
-    assert slot_script(spec, "") == Path(__file__).with_name("golden_slot.sh").read_text()
+    assert write_slot_script(spec, "") == Path(__file__).with_name("golden_slot.sh").read_text()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_the_script_of_a_slot_with_a_pilot_on_every_node_reads_like_this(dialect
         pilot="start_agent --all",
         every_node=True,
     )
-    script = slot_script(spec, "/marks", dialect.launch(spec, environment_exports(spec)))
+    script = write_slot_script(spec, "/marks", dialect.launch(spec, write_exports(spec)))
     assert script == Path(__file__).with_name(golden).read_text()
     subprocess.run(["/bin/sh", "-n"], input=script.encode(), check=True)
 
@@ -164,7 +164,7 @@ def test_the_last_words_are_the_pilots_own(tmp_path, printed, words):
         duration_s=60.0,
         pilot=f"cat {tmp_path}/said >&2; exit 3",
     )
-    script = slot_script(spec, str(tmp_path / "m"))
+    script = write_slot_script(spec, str(tmp_path / "m"))
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
     subprocess.run(["/bin/sh", "-s"], input=script.encode(), env=environment, check=False)
     (state,) = (tmp_path / "m").glob("*.state")
@@ -190,7 +190,7 @@ def test_pbsdsh_is_assigned_the_first_processor_of_each_host(tmp_path):
         pilot="true",
         every_node=True,
     )
-    script = slot_script(spec, str(tmp_path / "m"), Pbs().launch(spec, environment_exports(spec)))
+    script = write_slot_script(spec, str(tmp_path / "m"), Pbs().launch(spec, write_exports(spec)))
     environment = {
         "PATH": f"{tmp_path}:/usr/bin:/bin",
         "HOME": str(tmp_path),
@@ -245,7 +245,7 @@ def test_environment_and_pilot_arrive_as_they_were_written(value, text):
         environment={"VALUE": value},
         pilot='printf "%s\\001%s" "$VALUE" "$VGRADS_SLOT"',
     )
-    script = here_document("cat", slot_script(spec, "/somewhere/with 'quotes'"))
+    script = here_document("cat", write_slot_script(spec, "/somewhere/with 'quotes'"))
     printed = subprocess.run(
         ["/bin/sh", "-s"], input=script.encode(), capture_output=True, check=True
     )
@@ -281,7 +281,7 @@ def test_what_no_shell_can_carry_is_refused():
         environment={"A=1; rm": "x"},
     )
     with pytest.raises(ValueError, match="environment"):
-        slot_script(spec, "")
+        write_slot_script(spec, "")
     long = SlotSpec(
         id="x", name="a", site="s", queue="q", procs=1, duration_s=60.0, pilot="x" * 17000
     )

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.drivers.api import QueueLimits
-from vgrads.drivers.machines import expand_hosts, machines, shared_text
+from vgrads.drivers.machines import describe_shared_nodes, expand_hosts, find_machines
 from vgrads.drivers.slurm import Slurm
 
 # printed by Slurm 22.05: sinfo --noheader --format="%R|%a|%l|%C|%N"; the last two lines by hand
@@ -33,12 +33,15 @@ def test_partitions_of_slurm_list_their_nodes():
 
 def test_partitions_that_share_nodes_are_one_machine():
     queues = listed().values()
-    groups = machines(queues)
+    groups = find_machines(queues)
     assert groups["batch"] == groups["debug"] == {"batch", "debug"}
     assert groups["gpu"] == {"gpu"}
     assert groups["empty"] == {"empty"}
-    assert shared_text(listed()["debug"], queues) == "queue 'debug' shares 1 node with 'batch'"
-    assert not shared_text(listed()["gpu"], queues)
+    assert (
+        describe_shared_nodes(listed()["debug"], queues)
+        == "queue 'debug' shares 1 node with 'batch'"
+    )
+    assert not describe_shared_nodes(listed()["gpu"], queues)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_host_lists_are_expanded(text, names):
 @given(st.lists(st.frozensets(st.integers(0, 12).map(str), max_size=4), max_size=8))
 def test_machines_divide_the_queues_and_share_no_nodes(node_sets):
     queues = [QueueLimits(name=f"q{n}", nodes=nodes) for n, nodes in enumerate(node_sets)]
-    groups = machines(queues)
+    groups = find_machines(queues)
     assert groups.keys() == {queue.name for queue in queues}
     for queue in queues:
         assert queue.name in groups[queue.name]

@@ -23,7 +23,7 @@ from vgrads.drivers.batch import BatchDriver
 from vgrads.drivers.batch_site import BatchSite
 from vgrads.drivers.conformance import REAL_CHECKS, Bench, is_ready, opens_and_releases
 from vgrads.drivers.gridengine import GridEngine
-from vgrads.drivers.pilot import environment_exports, slot_script
+from vgrads.drivers.pilot import write_exports, write_slot_script
 from vgrads.drivers.shell import Shell
 from vgrads.drivers.slurm import Slurm
 from vgrads.kernel.clock import WallClock
@@ -138,8 +138,8 @@ def test_grid_engine_reaches_the_other_hosts(gridengine_site, tmp_path):
         every_node=True,
         environment={"GREETING": "it's $me"},
     )
-    script = slot_script(
-        spec, str(tmp_path / "marks"), GridEngine().launch(spec, environment_exports(spec))
+    script = write_slot_script(
+        spec, str(tmp_path / "marks"), GridEngine().launch(spec, write_exports(spec))
     )
     two = (
         'awk \'{print; $1 = toupper($1); print}\' "$PE_HOSTFILE" >"$TMPDIR/hosts"; '

@@ -23,7 +23,7 @@ from tests.services.fixtures import there
 from tests.waiting import until
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.promise_state import PromiseState
-from vgrads.operations.queue_questions import no_record
+from vgrads.operations.queue_questions import describe_no_record
 from vgrads.portal.jobs.forecasts.service_queues import ServiceQueues
 from vgrads.portal.jobs.learned_states import LearnedStates
 from vgrads.portal.jobs.supervisor import Places
@@ -50,7 +50,7 @@ def gauges(tmp_path, monkeypatch):
     """Gauges of two queues, and of one that is not there."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     catalog, states = load_catalog(DATA / "sites.toml"), LearnedStates()
-    yield WaitGauges(SHAPES, ServiceQueues(lambda: catalog, states, no_record))
+    yield WaitGauges(SHAPES, ServiceQueues(lambda: catalog, states, describe_no_record))
     states.close()
 
 

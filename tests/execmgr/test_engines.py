@@ -20,7 +20,7 @@ from vgrads.agent.processes import marked
 from vgrads.agent.scratch import sweep
 from vgrads.drivers.api import SlotSpec, SlotState
 from vgrads.drivers.local import LocalDriver
-from vgrads.exchange.agent_file import pilot_command
+from vgrads.exchange.agent_file import write_agent_command
 from vgrads.execmgr.engines.agents import AgentEngine
 from vgrads.execmgr.engines.completion_queue import CompletionQueue
 from vgrads.execmgr.engines.processes import ProcessEngine
@@ -55,7 +55,7 @@ class Bench:
         if kind != "processes":
             self.driver = LocalDriver(4, self.clock)
             pilot = pilot or Pilot(
-                command=pilot_command(sys.executable),
+                command=write_agent_command(sys.executable),
                 environment=self.engine.environment("127.0.0.1"),
                 of_slot=self.engine.key_for,
             )

@@ -35,7 +35,7 @@ from vgrads.vgrid.catalog import Site
 from vgrads.workflows.remote import FetchDocument, RemoteFile, SendDocument
 from vgrads.workflows.sets import SetDocument, build_set
 from vgrads.workflows.task_environment import TaskEnvironment
-from vgrads.workflows.written import document_of
+from vgrads.workflows.written import write_document
 
 BODY = b"one\ntwo\n" * 1000
 SHA = f"sha256:{hashlib.sha256(BODY).hexdigest()}"
@@ -418,7 +418,7 @@ def test_the_document_is_stored_and_written_again():
         "http://x/w-1/a.dat"
     ]  # where the other one sends it
     assert unpack(pack(workflow_set), "archive") == workflow_set
-    again = build_set(validate(SetDocument, document_of(workflow_set), "again"), None, "again")
+    again = build_set(validate(SetDocument, write_document(workflow_set), "again"), None, "again")
     assert [w.tasks for w in again.workflows] == [w.tasks for w in workflow_set.workflows]
 
 

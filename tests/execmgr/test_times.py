@@ -7,7 +7,7 @@ from vgrads.execmgr.core.journal import event_from_json, event_to_json
 from vgrads.execmgr.core.states import ReplicaEnded
 from vgrads.execmgr.core.times import Times
 from vgrads.portal.jobs.live_gantt import LiveGantt
-from vgrads.portal.records.reading.forecast_scores import all_scores
+from vgrads.portal.records.reading.forecast_scores import read_all_scores
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.figures import ServiceMetrics
 from vgrads.portal.web.meters import Meters
@@ -39,7 +39,7 @@ def test_every_planned_task_tells_its_times(vgrads, write, tmp_path):
         payload = {
             (sample.labels["of"], sample.labels["part"]): sample.value
             for family in ServiceMetrics(
-                store, LiveGantt(store), Meters(), lambda: all_scores(store.reader)
+                store, LiveGantt(store), Meters(), lambda: read_all_scores(store.reader)
             ).collect()
             if family.name == "vgrads_task_seconds"
             for sample in family.samples

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.house.test_house import LINKED, TOP
-from vgrads.exchange.agent_file import pilot_command
+from vgrads.exchange.agent_file import write_agent_command
 
 
 def built(project, target, out):
@@ -83,7 +83,7 @@ def test_files_in_the_home_folder_harm_no_agent(tmp_path):
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
 
-    agent = run("/bin/sh", "-c", pilot_command(sys.executable))
+    agent = run("/bin/sh", "-c", write_agent_command(sys.executable))
     assert agent.returncode != 0  # nobody said where its manager is
     assert "VGRADS_" in agent.stderr and "harmed" not in agent.stderr
 

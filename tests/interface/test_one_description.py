@@ -19,8 +19,8 @@ from vgrads.operations.fields import Request, describe_fields
 from vgrads.operations.plans.requests import (
     ExecutionOptions,
     PlanningOptions,
-    changed_options,
-    stored_options,
+    list_changed_options,
+    read_stored_options,
 )
 from vgrads.portal.cli.options import app
 from vgrads.portal.client import Client
@@ -151,10 +151,10 @@ def test_a_changed_set_has_the_options_of_the_set(service):
 
 def test_stored_options_are_those_that_were_stored():
     options = PlanningOptions(seed=7, effort=0.0, policy="heft")
-    stored = json.loads(json.dumps(changed_options(options, PlanningOptions)))
+    stored = json.loads(json.dumps(list_changed_options(options, PlanningOptions)))
     assert stored == {"seed": 7, "effort": 0.0, "policy": "heft"}
-    assert stored_options(stored) == options
-    assert stored_options({}) == PlanningOptions()
+    assert read_stored_options(stored) == options
+    assert read_stored_options({}) == PlanningOptions()
 
 
 @pytest.mark.parametrize(

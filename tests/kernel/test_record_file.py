@@ -19,7 +19,11 @@ from tests.conftest import DATA
 from tests.waiting import until
 from vgrads.dispatch.core.tasks import DONE, PENDING
 from vgrads.dispatch.parameters import GrowingCommands
-from vgrads.dispatch.storage.file_records import FileRecords, committed_outputs, sent_inputs
+from vgrads.dispatch.storage.file_records import (
+    FileRecords,
+    read_committed_outputs,
+    read_sent_inputs,
+)
 from vgrads.dispatch.storage.journal import DispatchJournal, read_state
 from vgrads.dispatch.storage.matrix_store import MatrixStore
 from vgrads.dispatch.storage.outputs import OutputReader, Outputs
@@ -352,8 +356,8 @@ def test_records_of_files_of_before_are_read_and_a_torn_one_shifts_no_other(tmp_
     records.sent("in2", "d2")
     records.committed(4, [tmp_path / "f"])
     records.close()
-    assert sent_inputs(tmp_path) == {"in": "d1", "in2": "d2"}
-    read = committed_outputs(tmp_path)
+    assert read_sent_inputs(tmp_path) == {"in": "d1", "in2": "d2"}
+    read = read_committed_outputs(tmp_path)
     assert read[["task", "at", "size"]].tolist() == [(3, 0, 3), (4, 0, 4)]
 
 

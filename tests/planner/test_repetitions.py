@@ -20,7 +20,7 @@ from vgrads.runtimes.task_history import TaskHistory, learn
 from vgrads.traces.task_record import TaskRecord
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.dag import make_workflow
-from vgrads.workflows.spread import RuntimeSpread, repetitions
+from vgrads.workflows.spread import RuntimeSpread, estimate_repetitions
 from vgrads.workflows.task import UNSTATED, Task
 from vgrads.workflows.task_environment import ErrorRule, TaskEnvironment
 
@@ -87,7 +87,7 @@ def test_a_simulated_execution_repeats_as_often_as_promised():
 
 def test_each_doubling_is_a_try_up_to_three():
     over = np.log([0.5, 0.99, 1.01, 1.99, 2.01, 3.99, 4.01, 100.0])
-    assert repetitions(over).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert estimate_repetitions(over).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from vgrads.dispatch.core.records import (
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE, FAILED, PENDING
-from vgrads.dispatch.explanation import unserved, why_not
+from vgrads.dispatch.explanation import explain_refusal, find_unserved
 from vgrads.dispatch.fleet.virtual import VirtualAgents
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.exchange.values import AttemptEnd, Hello, Message
@@ -85,7 +85,7 @@ def test_undefined_is_not_true_and_a_message_says_that_no_host_is_needed():
         "the policy accepts none of the hosts, "
         "JobRequirements = Host.Gpus > 0 [Host.Gpus = undefined]"
     )
-    assert unserved(world.core, [], 100.0) == {0: text}
+    assert find_unserved(world.core, [], 100.0) == {0: text}
 
 
 def test_each_bag_reports_which_slot_keeps_it_from_all_hosts_or_grids():
@@ -95,10 +95,10 @@ def test_each_bag_reports_which_slot_keeps_it_from_all_hosts_or_grids():
     world.add(1, bag(3, {"GridPolicy": "Grid.Price < 3"}))
     world.add(2, bag(3, {"Concurrency": "0"}))
     cheap = "the policy accepts none of the grids, GridPolicy = Grid.Price == 0 [Grid.Price = 2.0]"
-    assert unserved(world.core, grids, 0.0) == {0: cheap}
+    assert find_unserved(world.core, grids, 0.0) == {0: cheap}
     world.agents.join("h", procs=1)
     world.run(10.0)
-    text = unserved(world.core, grids, 10.0)
+    text = find_unserved(world.core, grids, 10.0)
     assert text == {2: "the policy accepts none of the hosts, Concurrency = 0"}
 
 
@@ -175,9 +175,9 @@ def test_a_message_says_when_no_host_is_ever_in_time():
     world.agents.join("h")
     world.add(0, bag(1, {"Deadline": "50"}))
     world.run(40.0)
-    assert unserved(world.core, [], 40.0) == {}
+    assert find_unserved(world.core, [], 40.0) == {}
     world.core.state.bags[0].tasks.attempts[0] = 12  # as after eleven that were late
-    assert "assigned 12 times and has not ended" in unserved(world.core, [], 40.0)[0]
+    assert "assigned 12 times and has not ended" in find_unserved(world.core, [], 40.0)[0]
 
 
 def test_a_host_that_beats_hears_that_its_time_is_over_and_goes_on_with_other_work():
@@ -398,7 +398,7 @@ def test_why_a_host_does_not_get_a_task():
     world.run(10.0)
     core = world.core
     agent, state = next(iter(core.state.agents.values())), core.state.bags[0]
-    (verdict,) = why_not(core, agent, state, 0, 10.0)
+    (verdict,) = explain_refusal(core, agent, state, 0, 10.0)
     assert verdict.slot == "JobRequirements"
     assert "JobRequirements is false" in verdict.words
     assert verdict.expression == 'Host.Grid == "near" && Host.ErrorRate < 0.1'

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.fold_tasks import fresh_weight
+from vgrads.dispatch.core.fold_tasks import weigh_last_run
 from vgrads.dispatch.fleet.goal_view import GoalView, estimate_s
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
@@ -15,7 +15,7 @@ from vgrads.pool.deadline.plan import Goal, SimulatedPlans, plan_nodes
 from vgrads.pool.deadline.scenarios import draw_scenarios
 from vgrads.pool.deadline.values import NodePlan, NodeSource, Work
 from vgrads.pool.spot.history import SpotHistory
-from vgrads.pool.spot.survival import AGES_S, Hazards, LifeTable, interval_of
+from vgrads.pool.spot.survival import AGES_S, Hazards, LifeTable, find_interval
 from vgrads.pool.view import NOTHING, PoolLimits
 
 HOUR = 3600.0
@@ -84,7 +84,7 @@ def test_scenarios_begin_with_the_present_age_of_the_spell():
     simulated = SimulatedPlans(WORK, [source], Goal(deadline_s=HOUR), 50, 0)
     scenarios = draw_scenarios(simulated.case, 50, 0)
     assert not scenarios.spot[:, 0].any()
-    assert set(scenarios.ages[:, 0]) == {interval_of(3.5 * HOUR)}
+    assert set(scenarios.ages[:, 0]) == {find_interval(3.5 * HOUR)}
 
 
 def test_plans_use_the_prior_of_their_source():
@@ -207,12 +207,12 @@ def test_where_no_nodes_alone_are_probable_enough_those_of_later_plans_count():
 
 
 def test_tasks_that_began_together_count_alike():
-    assert [fresh_weight(n, 4) for n in (1, 2, 10, 20, 100)] == [1.0, 0.5, 0.1, 0.05, 0.05]
+    assert [weigh_last_run(n, 4) for n in (1, 2, 10, 20, 100)] == [1.0, 0.5, 0.1, 0.05, 0.05]
     # a hundred workers begin together, and their tasks end in the order of their run times
     draws, estimates, typical_s, ended = np.random.default_rng(2), [], 0.0, 0
     for _ in range(2):
         for run_s in np.sort(draws.lognormal(-0.045, 0.3, 100)):
             ended += 1
-            typical_s += fresh_weight(ended, 100) * (run_s - typical_s)
+            typical_s += weigh_last_run(ended, 100) * (run_s - typical_s)
             estimates.append(typical_s)
     assert 0.8 < min(estimates[99:-1]) <= max(estimates[99:-1]) < 1.2

@@ -11,14 +11,20 @@ from vgrads_studies.falkon.stage import StageSite, simulate
 from vgrads_studies.falkon.tables import MACHINES, STAGES, falkon, figures, main, ours, phases
 
 from vgrads.pool.acquire import ACQUISITIONS, acquire, requests, toward
-from vgrads.pool.lookahead import ArrivalHistory, chances, learn, look_ahead, next_work_s
+from vgrads.pool.lookahead import (
+    ArrivalHistory,
+    estimate_chances,
+    estimate_next_work_s,
+    learn,
+    look_ahead,
+)
 from vgrads.pool.release import (
     before_the_end,
     central_all,
     coordinated,
     distributed,
 )
-from vgrads.pool.view import NodeView, PoolLimits, PoolView, RequestView, together
+from vgrads.pool.view import NodeView, PoolLimits, PoolView, RequestView, merge_decisions
 
 POLICIES = sorted(ACQUISITIONS)
 
@@ -216,16 +222,16 @@ def after(*stages):
 def test_growth_is_expected_to_go_on_as_likely_as_it_did():
     history, view = after((1, 60.0), (2, 60.0), (4, 60.0))
     assert history.sizes == (1, 2, 4)
-    values = chances(history, 64)
+    values = estimate_chances(history, 64)
     assert values[7] == pytest.approx(2 / 6)  # 8 hosts: twice it doubled, of six ways to go on
     assert values[8] == 0.0
-    assert next_work_s(history, view) == 60.0
+    assert estimate_next_work_s(history, view) == 60.0
 
 
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=20))
 def test_chances_never_rise_with_more_hosts(sizes):
     history = ArrivalHistory(sizes=tuple(sizes))
-    values = chances(history, 64)
+    values = estimate_chances(history, 64)
     assert all(a >= b for a, b in itertools.pairwise(values))
     assert values[0] >= 0.5  # each of the arrivals themselves needed at least one
 
@@ -242,13 +248,13 @@ def test_work_that_comes_while_other_runs_is_awaited_by_the_clock():
             arrived=arrived,
         )
         history = learn(history, view)
-    assert next_work_s(history, view) == 100.0
+    assert estimate_next_work_s(history, view) == 100.0
     assert not any(history.ended_before[1:])
 
 
 def test_a_single_decision_of_many_says_everything_once():
     view = PoolView(now_s=0.0, queued=2, running=0, limits=PoolLimits(most=4))
-    both = together((acquire(view), acquire(view)))
+    both = merge_decisions((acquire(view), acquire(view)))
     assert (both.open, len(both.reasons)) == ((2, 2), 1)
 
 
@@ -339,7 +345,7 @@ def test_no_more_hosts_are_requested_than_there_is_work(asks):
 
 def test_an_allocation_goes_whole_on_request():
     def decide(view):
-        return together((acquire(view), coordinated(view, 15.0)))
+        return merge_decisions((acquire(view), coordinated(view, 15.0)))
 
     ran = simulate(STAGES, decide, StageSite(), MACHINES)
     gone: dict[float, set[float]] = {}

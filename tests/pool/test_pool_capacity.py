@@ -9,7 +9,7 @@ import pytest
 from vgrads.kernel.streams import stream
 from vgrads.pool.capacity import (
     capacity,
-    capacity_with_think,
+    compute_capacity_with_think,
 )
 from vgrads.pool.samples import MOST_CATEGORIES, Meter, TaskTimes, fold
 
@@ -20,8 +20,8 @@ FIG_4_3 = TaskTimes(execution_s=5.0, in_s=0.125, out_s=0.125, think_s=5 / 18 - 0
 
 
 def test_the_numbers_of_the_thesis():
-    assert capacity_with_think([FIG_4_5] * 800) == pytest.approx(40)
-    assert capacity_with_think([FIG_4_3] * 1000) == pytest.approx(18)
+    assert compute_capacity_with_think([FIG_4_5] * 800) == pytest.approx(40)
+    assert compute_capacity_with_think([FIG_4_3] * 1000) == pytest.approx(18)
 
 
 def test_a_serial_managers_capacity_is_eq_4_5_and_the_worker_that_is_served():
@@ -71,7 +71,7 @@ def test_what_a_worker_gets_for_the_first_time_is_not_the_tasks():
     before = fold(Meter(serial=True), [warm] * 40)
     after = fold(before, [cold] * 10)
     assert capacity(after).workers.value == pytest.approx(capacity(before).workers.value)
-    assert capacity_with_think([cold] * 10) < 0.1 < capacity_with_think([warm] * 10)
+    assert compute_capacity_with_think([cold] * 10) < 0.1 < compute_capacity_with_think([warm] * 10)
     half = TaskTimes(execution_s=5.0, in_mib=10.0, cold_mib=4.0, cached_mib=2.0, in_s=8.0)
     assert half.warm_in_s == pytest.approx(4.0)
 

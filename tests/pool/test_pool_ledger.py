@@ -12,7 +12,7 @@ from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.ledger import LedgerEntries, sum_decided
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
 from vgrads.kernel.errors import InputError
-from vgrads.pool.time_slice import time_slice
+from vgrads.pool.time_slice import share_by_turns
 from vgrads.portal.cli.pools.ledger import ServiceLedger
 from vgrads.portal.client import Client
 from vgrads.portal.records.access import AccessControl
@@ -128,9 +128,13 @@ def test_pages_show_pools_managers_and_why(tmp_path):
 def test_managers_whose_hosts_are_too_few_for_all_take_turns():
     shares = {"a": 4, "b": 4}
     needs = {"a": (10, 1.0), "b": (10, 1.0)}
-    assert time_slice(shares, needs, {"a": 2}, {"b": 0.5}, 1.0) == shares  # b has not waited long
-    assert time_slice(shares, needs, {"a": 2}, {"b": 2.0}, 1.0) == {"a": 1, "b": 4}
-    assert time_slice(shares, needs, {"a": 1, "b": 1}, {"b": 9.0}, 1.0) == shares  # that is fair
+    assert (
+        share_by_turns(shares, needs, {"a": 2}, {"b": 0.5}, 1.0) == shares
+    )  # b has not waited long
+    assert share_by_turns(shares, needs, {"a": 2}, {"b": 2.0}, 1.0) == {"a": 1, "b": 4}
+    assert (
+        share_by_turns(shares, needs, {"a": 1, "b": 1}, {"b": 9.0}, 1.0) == shares
+    )  # that is fair
 
 
 def test_workers_are_never_more_than_the_pool_may_have():

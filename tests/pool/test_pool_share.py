@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgrads.pool.share import ManagerAd, SharePolicy, default_most, fill, needs, share, total_most
+from vgrads.pool.share import (
+    ManagerAd,
+    SharePolicy,
+    compute_default_most,
+    fill,
+    limit_total,
+    needs,
+    share,
+)
 
 CASES = int(os.environ.get("POOL_CASES", "300"))
 WS1 = "ws1.nd.edu-100"
@@ -26,7 +34,7 @@ ADS = (
 
 def test_the_example_of_the_thesis_round_by_round():
     assert needs(ADS, POLICY, WS1) == {"proj1": 1000, "proj2-A": 1000, "proj2-B": 200}
-    assert default_most([ad.name for ad in ADS], POLICY) == {
+    assert compute_default_most([ad.name for ad in ADS], POLICY) == {
         "proj1": 500,
         "proj2-A": 750,
         "proj2-B": 750,
@@ -78,7 +86,7 @@ def test_the_first_pattern_that_matches_counts_and_who_matches_none_gets_nothing
 
 def test_the_decision_grows_no_faster_than_the_policy_says():
     policy = replace(POLICY, max_workers=200, max_change=60)
-    assert [total_most(policy, previous, 15.0) for previous in (None, 10, 190)] == [15, 25, 200]
+    assert [limit_total(policy, previous, 15.0) for previous in (None, 10, 190)] == [15, 25, 200]
     assert share(ADS, policy, WS1, 10, 15.0).decided == {"proj1": 6, "proj2-A": 10, "proj2-B": 9}
 
 

@@ -21,8 +21,15 @@ from tests.examples import examples
 from vgrads.pool.spot.choose import Current, choose
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.prior import PRIOR
-from vgrads.pool.spot.survival import AGES_S, NEVER, STEP_S, Hazards, life_table, posterior
-from vgrads.pool.spot.table import MarketPrices, MarketRules, decision_table
+from vgrads.pool.spot.survival import (
+    AGES_S,
+    NEVER,
+    STEP_S,
+    Hazards,
+    compute_posterior,
+    make_life_table,
+)
+from vgrads.pool.spot.table import MarketPrices, MarketRules, make_decision_table
 
 PRICES = MarketPrices(spot_usd=1.0, on_demand_usd=3.0)
 HOUR = 3600.0
@@ -65,7 +72,7 @@ def test_the_life_table_is_that_of_kaplan_and_meier():
     a library, also with censored spells."""
     history = history_of(series(0.3, 0.25, 4000, 1))
     now_s = 4000 * STEP_S
-    table = life_table(history, now_s)
+    table = make_life_table(history, now_s)
     spells = [s for s in history.spells(now_s) if s.available]
     estimate = SurvfuncRight(
         np.array([s.length_s / STEP_S for s in spells]), np.array([int(s.ended) for s in spells])
@@ -78,11 +85,11 @@ def test_the_life_table_is_that_of_kaplan_and_meier():
 
 
 def test_what_was_seen_outweighs_other_places():
-    stable = life_table(history_of(series(0.5, 0.01, 5000, 2)), 5000 * STEP_S)
-    nervous = life_table(history_of(series(0.5, 0.5, 5000, 3)), 5000 * STEP_S)
-    little = posterior(life_table(SpotHistory(0.0, True), STEP_S), (stable, nervous))
+    stable = make_life_table(history_of(series(0.5, 0.01, 5000, 2)), 5000 * STEP_S)
+    nervous = make_life_table(history_of(series(0.5, 0.5, 5000, 3)), 5000 * STEP_S)
+    little = compute_posterior(make_life_table(SpotHistory(0.0, True), STEP_S), (stable, nervous))
     assert nervous.hazards[1, 0] > little[1, 0] > stable.hazards[1, 0]
-    much = posterior(nervous, (stable,))
+    much = compute_posterior(nervous, (stable,))
     assert much[1, 0] == pytest.approx(0.5, abs=0.05)
 
 
@@ -141,7 +148,7 @@ def test_without_spot_nodes_on_demand_starts_at_once_or_as_late_as_possible():
     prices = MarketPrices(spot_usd=math.inf, on_demand_usd=3.0)
     for late, market in ((False, 2), (True, 0)):
         rules = MarketRules(step_s=600.0, restart_s=180.0, prices=prices, hazards=NEVER, late=late)
-        table = decision_table(rules, 60, 24)
+        table = make_decision_table(rules, 60, 24)
         none, no = np.array([0]), np.array([False])
         chosen = table.choices(60 * 600.0, np.array([20 * 600.0]), no, none, none)
         assert chosen[0] == market
@@ -159,7 +166,7 @@ def test_the_expected_cost_is_that_of_many_simulations():
         prices=MarketPrices(spot_usd=1.0, on_demand_usd=3.0),
         hazards=Hazards(hazards),
     )
-    table = decision_table(rules, steps, slack)
+    table = make_decision_table(rules, steps, slack)
     costs = []
     for seed in range(400):
         available = series(0.2, 0.2, steps, seed)

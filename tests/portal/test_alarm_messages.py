@@ -28,7 +28,7 @@ from vgrads.portal.records.tables import RunRow
 from vgrads.vgrid.catalog import load_catalog
 from vgrads.workflows.alarm_rules import AlarmRule
 from vgrads.workflows.sets import SetDocument, build_set
-from vgrads.workflows.written import document_of
+from vgrads.workflows.written import write_document
 
 SET = """
 name: storm
@@ -95,10 +95,10 @@ def test_rules_survive_being_written_again(put):
         AlarmRule(to=("mail",), when=("on track",), below=0.5, for_s=600.0),
         AlarmRule(when=("missed",)),
     )
-    assert build_set(SetDocument(**document_of(workflow_set)), None, "").alarms == (
+    assert build_set(SetDocument(**write_document(workflow_set)), None, "").alarms == (
         workflow_set.alarms
     )
-    submitted = check_document(document_of(workflow_set), 10)
+    submitted = check_document(write_document(workflow_set), 10)
     assert workflow_set_of(SetDocument(**json.loads(submitted.text))).alarms == workflow_set.alarms
 
 

@@ -8,7 +8,7 @@ from tests.planner.brief import make_plan
 from tests.planner.test_planner import chain, make_set, slot
 from vgrads.api.plans.answers import plan_json
 from vgrads.planner.snapshot import Snapshot
-from vgrads.portal.records.reading.learned_since import learned_since
+from vgrads.portal.records.reading.learned_since import describe_learned_since
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.acquisition import Acquisition
 
@@ -45,16 +45,16 @@ def put(store, plan, slots=0):
 def test_a_plan_names_what_was_learned_since_the_last_one(store, records, slots, text):
     put(store, plan_of(0.5, 1))
     put(store, plan_of(0.993, 1), slots)
-    note = learned_since(store.reader, plan_of(0.967, records))
+    note = describe_learned_since(store.reader, plan_of(0.967, records))
     assert note == f"since the last plan of this set, which promised 0.993, {text}"
 
 
 def test_nothing_is_noted_of_another_request_or_the_same_promise_or_without_anything_new(store):
-    assert learned_since(store.reader, plan_of(0.9)) == ""
+    assert describe_learned_since(store.reader, plan_of(0.9)) == ""
     put(store, plan_of(0.99301, 1), 3)
     other = plan_of(0.967, 2)
-    assert learned_since(store.reader, other) != ""
-    assert learned_since(store.reader, plan_of(0.99299, 2)) == ""
+    assert describe_learned_since(store.reader, other) != ""
+    assert describe_learned_since(store.reader, plan_of(0.99299, 2)) == ""
     for changed in (
         replace(other, deadline_s=other.deadline_s + 1),
         replace(other, requested_probability=0.5),
@@ -62,6 +62,6 @@ def test_nothing_is_noted_of_another_request_or_the_same_promise_or_without_anyt
         replace(other, run_times=(other.run_times[0] | {"tasks": 2},)),
         replace(other, feasible=False),
     ):
-        assert learned_since(store.reader, changed) == ""
+        assert describe_learned_since(store.reader, changed) == ""
     put(store, plan_of(0.993, 2))
-    assert learned_since(store.reader, other) == ""
+    assert describe_learned_since(store.reader, other) == ""

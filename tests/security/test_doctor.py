@@ -14,7 +14,7 @@ from tests.security.web_servers import NotVgrads, certificate, web_server
 from tests.services import postgres
 from tests.services.fixtures import there
 from tests.waiting import until
-from vgrads.exchange.keys import keys_of
+from vgrads.exchange.keys import open_keys
 from vgrads.portal.doctor.ports import ListeningSocket, is_for_agents, read_ports
 from vgrads.portal.records.store import Store
 
@@ -107,7 +107,7 @@ def test_a_new_home_is_private_whatever_was_stored_first(vgrads, doctor, tmp_pat
 )
 def test_files_that_others_may_read(doctor, vgrads, home, name, mode, check):
     assert vgrads("db", "backup", home / "vgrads-1.db").code == 0
-    keys_of(home / "dispatchers" / "a")
+    open_keys(home / "dispatchers" / "a")
     assert doctor()[0] == 0
     (home / name).chmod(mode)
     code, checks = doctor()
@@ -333,7 +333,7 @@ def test_the_port_of_a_manager_is_one_for_agents(tmp_path):
     def entry(port):
         return ListeningSocket(address="127.0.0.1", port=port, inode=0)
 
-    own, (other, _) = keys_of(tmp_path / "manager").context(), certificate(tmp_path, 60)
+    own, (other, _) = open_keys(tmp_path / "manager").context(), certificate(tmp_path, 60)
     with web_server(own) as port:
         assert is_for_agents(entry(port))
     with web_server(other) as port:

@@ -33,7 +33,7 @@ from vgrads.api.pools.ledger_entries import ManagerEntry, PoolEntry
 from vgrads.dispatch.core.events import AgentJoined, BagAdded, SlotChanged
 from vgrads.dispatch.core.protocol import AgentReply, Files
 from vgrads.dispatch.core.records import AttemptsEnded, TasksAssigned, pack, unpack
-from vgrads.dispatch.document import BagDocument, build_bag, with_written_parameters
+from vgrads.dispatch.document import BagDocument, build_bag, restore_written_parameters
 from vgrads.dispatch.server.messages import write
 from vgrads.drivers.api import SlotState
 from vgrads.exchange.messages import read
@@ -108,7 +108,11 @@ def take_document(kind, text):
     model, _, use = DOCUMENTS[kind]
     try:
         document = parse_mapping(text, "", "json")
-        use(validate_field(model, with_written_parameters(document) if kind == "bag" else document))
+        use(
+            validate_field(
+                model, restore_written_parameters(document) if kind == "bag" else document
+            )
+        )
     except InputError:
         return False
     return True

@@ -15,7 +15,7 @@ from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.bag_files import BagFiles
 from vgrads.exchange.http import Connection
-from vgrads.exchange.keys import key_of
+from vgrads.exchange.keys import derive_key
 from vgrads.exchange.port import AgentPort
 from vgrads.execmgr.engines.slot_agents import SlotAgents
 from vgrads.execmgr.engines.slot_order import SlotOrder
@@ -49,7 +49,7 @@ def say(port, slot, text):
     line, wire = Connection(port), Wire()
     line.connection_made(wire)
     body = text.encode("utf-8", "surrogatepass")
-    head = f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {key_of(b's', slot)}\r\n"
+    head = f"POST /exchange HTTP/1.1\r\nAuthorization: Bearer {derive_key(b's', slot)}\r\n"
     line.data_received(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     return wire
 

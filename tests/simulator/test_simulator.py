@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.logs import make_log
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.profile import running_profile
-from vgrads.simulator.backfill import BatchJob, Conservative, easy, fcfs, reservation
+from vgrads.simulator.backfill import BatchJob, Conservative, easy, fcfs, find_reservation
 from vgrads.simulator.cloud import CloudRegion
 from vgrads.simulator.cluster import BatchCluster, Happening, Outage
 from vgrads.simulator.load import load_background
@@ -81,10 +81,10 @@ def test_easy_does_not_delay_the_head(waiting, running):
         return
     in_order = [(job.request_s, job.procs) for job in queue[:head_start]]
     left = free - sum(width for _, width in in_order)
-    before, _ = reservation(queue[head_start].procs, left, sorted(running + in_order))
+    before, _ = find_reservation(queue[head_start].procs, left, sorted(running + in_order))
     everything = [(job.request_s, job.procs) for job in chosen]
     left = free - sum(width for _, width in everything)
-    after, _ = reservation(queue[head_start].procs, left, sorted(running + everything))
+    after, _ = find_reservation(queue[head_start].procs, left, sorted(running + everything))
     assert after <= before
 
 

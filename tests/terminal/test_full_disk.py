@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 from tests.terminal.pseudo_terminal import open_terminal
 from tests.waiting import until
 from vgrads.agent.main import MISTOLD
-from vgrads.exchange.agent_file import agent_file
+from vgrads.exchange.agent_file import build_agent_file
 
 STEP = [sys.executable, "-m", "vgrads.slurm.step_program"]
 
@@ -45,7 +45,7 @@ def test_a_command_that_fails_has_its_exit_status(words, code, tmp_path):
 
 def test_an_agent_that_is_not_usable_has_its_exit_status(tmp_path):
     file = tmp_path / "agent.pyz"
-    file.write_bytes(agent_file())
+    file.write_bytes(build_agent_file())
     assert code_of(sys.executable, str(file), VGRADS_CONTACT="nowhere") == MISTOLD
 
 

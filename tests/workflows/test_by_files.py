@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.by_files import after_makers
+from vgrads.workflows.by_files import add_makers
 from vgrads.workflows.dag import make_workflow
 from vgrads.workflows.sets import SetDocument, build_set
 from vgrads.workflows.task import Task
@@ -127,7 +127,7 @@ def test_every_reader_comes_after_the_maker(order, reads):
         )
         for i in order
     ]
-    workflow = make_workflow("w", after_makers(tasks))
+    workflow = make_workflow("w", add_makers(tasks))
     place = {task_id: at for at, task_id in enumerate(workflow.order)}
     for i in range(6):
         assert {int(p) for p in workflow.tasks[str(i)].parents} == {r for r in reads[i] if r < i}

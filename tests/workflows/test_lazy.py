@@ -14,7 +14,12 @@ from tests.dispatch.bag_world import simulate
 from tests.examples import examples
 from vgrads.bags.bag import BagSpec, Listed
 from vgrads.dispatch.core.protocol import Rules
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import (
@@ -135,7 +140,9 @@ def simulated(order, folder, fails=lambda task: False, retries=0):
         core.state.check()
         if group := journal.take():
             journal.write(group)
-        images.append(canonical(state_of(unpack_snapshot(pack_snapshot(snapshot_of(core.state))))))
+        images.append(
+            canonical(restore_state(unpack_snapshot(pack_snapshot(take_snapshot(core.state)))))
+        )
         assert images[-1] == canonical(core.state)
         if journal.full:
             journal.roll(core.state).carry_out()

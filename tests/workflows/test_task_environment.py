@@ -19,7 +19,7 @@ from vgrads.vgrid.documents import SitesDocument
 from vgrads.workflows.sets import SetDocument, build_set
 from vgrads.workflows.task_environment import PLAIN, Container, TaskEnvironment
 from vgrads.workflows.task_environment_document import TaskEnvironmentDocument
-from vgrads.workflows.written import document_of
+from vgrads.workflows.written import write_document
 
 PLACE = TaskFolders(folder="/run/w/tasks/a.0", reads=("/set",), name="vgrads-1")
 NAMES = (
@@ -178,7 +178,7 @@ def test_the_more_special_adds_to_the_more_general_or_replaces_it():
         setup=("module load gcc",), container=Container(image="base.sif", engine="apptainer")
     )
     assert unpack(pack(workflow_set), "archive") == workflow_set
-    again = build_set(validate(SetDocument, document_of(workflow_set), "again"), None, "again")
+    again = build_set(validate(SetDocument, write_document(workflow_set), "again"), None, "again")
     assert [w.tasks for w in again.workflows] == [w.tasks for w in workflow_set.workflows]
 
 

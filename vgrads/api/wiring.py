@@ -411,10 +411,10 @@ def _pilot(site: Site, engine: AgentEngine) -> Pilot:
 def make_agent_command(site: Site) -> str:
     """Return the command that starts agents of a site."""
     if site.driver == "local" and not site.access.python:
-        return agent_file.installed_pilot_command()
+        return agent_file.write_installed_agent_command()
     if site.kind == "cloud":  # user data is short
-        return agent_file.fetched_pilot_command(*list_pythons(site))
-    return agent_file.pilot_command(*list_pythons(site))
+        return agent_file.write_fetching_agent_command(*list_pythons(site))
+    return agent_file.write_agent_command(*list_pythons(site))
 
 
 def list_pythons(site: Site) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class Template:
 
     @cached_property
     def _parts(self) -> list[tuple[str, str, bool]]:
-        return parts_of(self.text)
+        return split_template(self.text)
 
     def command(self, task: int) -> str:
         values = self.values(task)
@@ -117,11 +117,12 @@ class Listed:
 def fill(texts: Sequence[str], values: Mapping[str, str]) -> list[str]:
     """Return texts with the parameters inserted unchanged."""
     return [
-        "".join(before + values.get(name, "") for before, name, _ in parts_of(t)) for t in texts
+        "".join(before + values.get(name, "") for before, name, _ in split_template(t))
+        for t in texts
     ]
 
 
-def parts_of(text: str) -> list[tuple[str, str, bool]]:
+def split_template(text: str) -> list[tuple[str, str, bool]]:
     """Split a template into pieces: (text before, name of the parameter or "", whether it is
     inserted unchanged)."""
     return [(before, name or "", form == RAW) for before, name, form, _ in Formatter().parse(text)]

@@ -26,7 +26,7 @@ def bundle_size(places: int, typical_s: float | None, in_hand_s: float = SECONDS
     return places + max(1, ahead)
 
 
-def fair_part(pending: int, places: int, all_places: int) -> int:
+def limit_draw(pending: int, places: int, all_places: int) -> int:
     """Return the maximum number of pending tasks that an agent should draw, so that the last tasks
     are spread over all agents.
 

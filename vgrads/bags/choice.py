@@ -18,7 +18,7 @@ WINDOW = 64
 """Number of a bag's next tasks that are searched for tasks whose inputs an agent has cached."""
 
 
-def local_first(
+def sort_by_locality(
     window: Sequence[int], needs: Sequence[Sequence[str]], cached: Set[str]
 ) -> list[int]:
     """Sort the tasks of a window by the number of inputs cached at an agent, most first; otherwise

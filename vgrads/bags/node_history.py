@@ -71,7 +71,7 @@ class NodeHistory(NamedTuple):
         return now_s - self.last_done_s <= DAY_S
 
 
-def succeeded(record: NodeHistory, at_s: float, turnaround_s: float) -> NodeHistory:
+def record_success(record: NodeHistory, at_s: float, turnaround_s: float) -> NodeHistory:
     """Return the record after a success, which clears all suspicion."""
     done, wrong, last_s, before_s, before, today = record[:6]
     keep = _KEEP if last_s == at_s else _KEEP * exp2(min(0.0, last_s - at_s) / _HALF_S)
@@ -81,7 +81,7 @@ def succeeded(record: NodeHistory, at_s: float, turnaround_s: float) -> NodeHist
     return NodeHistory(done * keep + 1.0, wrong * keep, at_s, before_s, day, today, at_s)
 
 
-def failed(
+def record_failure(
     record: NodeHistory, at_s: float, quick_failure: QuickFailure | None, ran_s: float
 ) -> NodeHistory:
     """Return the record after a failure. ``quick_failure``: set for a quick one. An agent that
@@ -112,7 +112,7 @@ def is_quick(ran_s: float, typical_s: float | None) -> bool:
     return bool(ran < half)
 
 
-def probability_healthy(elsewhere: float, wrong: float, same_task: int) -> float:
+def estimate_probability_healthy(elsewhere: float, wrong: float, same_task: int) -> float:
     """Return the probability that a healthy node fails on a task. ``elsewhere``: attempts at the
     bag's tasks that succeeded, or have run longer than they took to fail here; ``wrong``: attempts
     that failed on other nodes which do not fail all tasks; ``same_task``: failures of this task on
@@ -121,13 +121,13 @@ def probability_healthy(elsewhere: float, wrong: float, same_task: int) -> float
     return max(_LEAST, bag, same_task / (same_task + 1.0))
 
 
-def black_hole_odds(chances: Sequence[float]) -> float:
+def estimate_black_hole_odds(chances: Sequence[float]) -> float:
     """Return the log odds that a node is a black hole, from the probability of each of its failures
     on a healthy node (Bayes)."""
     return _BLACK_HOLE_PRIOR + sum(log(_FAILS / chance) for chance in chances)
 
 
-def quarantined(record: NodeHistory, at_s: float) -> NodeHistory:
+def record_quarantine(record: NodeHistory, at_s: float) -> NodeHistory:
     """Return the record after a quarantine: longer each time, until a probe succeeds."""
     until_s = at_s + _QUARANTINES.pause_s(record.pauses)
     return record._replace(pauses=record.pauses + 1, quarantined_until_s=until_s)

@@ -6,7 +6,7 @@ GridBot, section 6.3: needs no estimate of the number of nodes, only the number 
 from __future__ import annotations
 
 
-def in_tail(pending: int, below: int | None, places: int, before: bool, latched: bool) -> bool:
+def is_in_tail(pending: int, below: int | None, places: int, before: bool, latched: bool) -> bool:
     """Return True where the tail has begun. ``below``: maximum number of waiting tasks in a tail;
     None: fewer than the processors of the current agents. ``latched``: a tail that has begun
     continues when tasks wait again."""

@@ -17,7 +17,7 @@ MOST_TASKS = 100_000_000
 """Maximum number of tasks of a bag."""
 
 
-def range_steps(values: tuple[int | float, ...], where: str) -> RangeSteps:
+def expand_range(values: tuple[int | float, ...], where: str) -> RangeSteps:
     """Return the numbers of a range: stop, or start, stop and step. Raise InputError for an invalid
     one."""
     start, stop = (0, values[0]) if len(values) == 1 else values[:2]

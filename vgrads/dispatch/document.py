@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from vgrads.bags.bag import TASK, Axis, BagSpec, Listed, TaskCommands, Template, parts_of
-from vgrads.dispatch.axes import MOST_TASKS, range_steps, read_table
+from vgrads.bags.bag import TASK, Axis, BagSpec, Listed, TaskCommands, Template, split_template
+from vgrads.dispatch.axes import MOST_TASKS, expand_range, read_table
 from vgrads.dispatch.functions_document import VALUE, FunctionsDocument
 from vgrads.dispatch.goal_document import GoalDocument
 from vgrads.dispatch.parameters import FileLines, FileRows, GrowingCommands, plain
@@ -202,7 +202,7 @@ class BagDocument(GoalDocument):
 def load_bag(path: Path, changes: Mapping[str, Any] | None = None) -> tuple[BagDocument, BagSpec]:
     """Read the bag in a YAML or JSON file; ``changes``: fields that are stated elsewhere instead.
     Raise InputError with the field, the file or the line."""
-    written = with_written_parameters(load_mapping(path))
+    written = restore_written_parameters(load_mapping(path))
     if changes and isinstance(written, Sourced):
         written = written.replaced(**changes)
     elif changes:
@@ -214,7 +214,7 @@ def load_bag(path: Path, changes: Mapping[str, Any] | None = None) -> tuple[BagD
         raise error.within(str(path)) from None
 
 
-def with_written_parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def restore_written_parameters(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a document with the original text of parameter values, where it is available."""
     parameters = document.get("parameters")
     if not isinstance(document, Sourced) or not isinstance(parameters, dict):
@@ -237,11 +237,11 @@ def _as_written(values: object, written: object) -> Any:
     ]
 
 
-def missing_inputs(bag: BagSpec, folder: Path) -> list[str]:
+def find_missing_bag_inputs(bag: BagSpec, folder: Path) -> list[str]:
     """Return inputs of a bag that are not files in a folder, each once: of the first million
     tasks."""
     used: dict[str, bool] = {}
-    differ = any(name for text in bag.inputs for _, name, _ in parts_of(text))
+    differ = any(name for text in bag.inputs for _, name, _ in split_template(text))
     for task in range(min(len(bag.commands), _MOST_LOOKED_AT if differ else 1)):
         for name in bag.commands.filled(bag.inputs, task):
             if name not in used:
@@ -251,7 +251,7 @@ def missing_inputs(bag: BagSpec, folder: Path) -> list[str]:
 
 def refuse_missing_inputs(bag: BagSpec, folder: Path) -> None:
     """Raise InputError with the name where an input of a bag does not exist."""
-    missing = missing_inputs(bag, folder)
+    missing = find_missing_bag_inputs(bag, folder)
     if missing:
         more = f" and {len(missing) - 3:,} more" if len(missing) > 3 else ""
         names = ", ".join(f"'{name}'" for name in missing[:3])
@@ -382,7 +382,7 @@ def _commands(document: BagDocument, folder: Path, lists: _Lists) -> TaskCommand
 
 def _check_files(document: BagDocument, commands: TaskCommands) -> None:
     for text in document.outputs:
-        if len(commands) > 1 and not any(name for _, name, _ in parts_of(text)):
+        if len(commands) > 1 and not any(name for _, name, _ in split_template(text)):
             raise InputError(
                 f"every task would write '{text}'",
                 where="outputs",
@@ -395,5 +395,5 @@ def _axis(name: str, values: Any, lists: _Lists) -> Axis:
     if isinstance(values, LinesDocument):
         return Axis((name,), FileRows(lists.read(values.lines, where)))
     if isinstance(values, RangeDocument):
-        return Axis((name,), range_steps(values.range, where))
+        return Axis((name,), expand_range(values.range, where))
     return Axis((name,), [(plain(value),) for value in values])

@@ -8,11 +8,11 @@ from itertools import islice
 from typing import Any
 
 from vgrads.bags.node_history import QUARANTINE_AT
-from vgrads.dispatch.core.advertising import bag_ad, queue_ad
+from vgrads.dispatch.core.advertising import make_bag_ad, make_queue_ad
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.faults import serving
-from vgrads.dispatch.core.replicas import stands_in_tail
+from vgrads.dispatch.core.replicas import has_tail_begun
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import WORDS
 from vgrads.kernel.units import format_count
@@ -39,18 +39,20 @@ def look_at_tails(core: Core) -> None:
     dispatch_index = core.dispatch_index
     for bag in dispatch_index.serving:
         rules = dispatch_index.bags.get(bag.number)
-        if rules is not None and stands_in_tail(dispatch_index, bag, rules):
+        if rules is not None and has_tail_begun(dispatch_index, bag, rules):
             dispatch_index.tails.add(bag.number)
 
 
-def why_not(
+def explain_refusal(
     core: Core, agent: AgentState, bag: BagState, task: int, now_s: float
 ) -> list[RejectionReason]:
     """Return why an agent does not get a task; empty where it may get it in its turn."""
     return list(_reasons(core, agent, bag, task, now_s))
 
 
-def unserved(core: Core, grids: Sequence[Mapping[str, object]], now_s: float) -> dict[int, str]:
+def find_unserved(
+    core: Core, grids: Sequence[Mapping[str, object]], now_s: float
+) -> dict[int, str]:
     """Return bags (number) whose dispatch policies exclude them from every agent, or from every
     grid (its ad), and the reason as a message."""
     agents = [agent for agent in core.state.agents.values() if agent.here and not agent.leaving][
@@ -128,8 +130,8 @@ def _by_no_grid(
     if any(core.bag_selection.fits(bag.number, grid) for grid in fit):
         return None
     state, queue = (
-        bag_ad(bag, bag.number in core.dispatch_index.tails),
-        queue_ad(core.dispatch_index),
+        make_bag_ad(bag, bag.number in core.dispatch_index.tails),
+        make_queue_ad(core.dispatch_index),
     )
     return next((policy.explain("GridPolicy", state, queue=queue, grid=grid) for grid in fit), None)
 

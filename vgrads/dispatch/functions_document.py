@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from vgrads.exchange.function_file import function_digest
+from vgrads.exchange.function_file import compute_function_digest
 from vgrads.kernel.documents import Document
 
 VALUE = "{task}.value"
@@ -25,4 +25,4 @@ class FunctionsDocument(Document):
     def python(self) -> tuple[str, str, str]:
         """Return what an agent needs to run the calls: the command, and the digests of the program
         and of the setup."""
-        return self.command or 'exec "$VGRADS_PYTHON"', function_digest(), self.setup
+        return self.command or 'exec "$VGRADS_PYTHON"', compute_function_digest(), self.setup

@@ -45,7 +45,7 @@ class GoalRequest:
         return goal if self.budget_usd is None else replace(goal, budget_usd=self.budget_usd)
 
 
-def request_of(stored: Mapping[str, Any]) -> GoalRequest:
+def decode_goal_request(stored: Mapping[str, Any]) -> GoalRequest:
     """Decode a stored request. Raise InputError for an invalid one."""
     try:
         return GoalRequest(**stored)
@@ -86,7 +86,7 @@ def _tasks_in(at_least: str | None) -> int | None:
     return int(text) if text.isdecimal() and int(text) else None
 
 
-def refusal(
+def explain_goal_refusal(
     request: GoalRequest, *, is_over: bool, spent_usd: float, left_s: float | None, most: int | None
 ) -> str:
     """Return why a bag with a goal does not get another one, in one line; empty where it does.

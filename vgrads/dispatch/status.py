@@ -20,7 +20,7 @@ _MOST_TEXT, _MOST_ERROR = 2000, 200
 _PARTS = ("waited_s", "fetched_s", "ran_s", "sent_s", "cpu_s")
 
 
-def state_word(bag: BagState) -> str:
+def name_state(bag: BagState) -> str:
     """Return the state of a bag as a word."""
     if bag.cancelled:
         return "cancelled"
@@ -39,7 +39,7 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "name": bag.name,
         "owner": bag.owner,
         "weight": bag.weight,
-        "state": state_word(bag),
+        "state": name_state(bag),
         "tasks": len(bag.tasks),
         "waiting": left - counts[ASSIGNED],
         "running": counts[ASSIGNED],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from string import Formatter
 
-from vgrads.bags.bag import RAW, TASK, parts_of
+from vgrads.bags.bag import RAW, TASK, split_template
 from vgrads.kernel.errors import InputError
 
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -16,7 +16,7 @@ PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def check_template(text: str, names: Sequence[str], where: str) -> None:
     """Raise InputError, with the right text, for a template with other parameters than these."""
     try:
-        parts = parts_of(text)
+        parts = split_template(text)
     except ValueError as error:
         raise InputError(
             f"is not a valid template: {error}",

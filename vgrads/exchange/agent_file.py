@@ -135,7 +135,7 @@ main()
 
 
 @cache
-def agent_file() -> bytes:
+def build_agent_file() -> bytes:
     """Return the agent as a zip file that Python runs (PEP 441)."""
     body = io.BytesIO()
     with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
@@ -145,21 +145,21 @@ def agent_file() -> bytes:
     return body.getvalue()
 
 
-def pilot_command(*pythons: str) -> str:
+def write_agent_command(*pythons: str) -> str:
     """Return a command of a POSIX shell that starts the agent, configured by the environment that
     :mod:`vgrads.agent.main` describes; ``pythons``: interpreters, the first that exists is used.
 
     It exits with status 69 where there is none, or one older than 3.8; the unpacked file has no
     name, so nothing is left of it.
     """
-    packed = base64.b64encode(agent_file()).decode()
+    packed = base64.b64encode(build_agent_file()).decode()
     return _with_python(pythons, _UNPACK + _BODY + _START, packed)
 
 
-def fetched_pilot_command(*pythons: str) -> str:
+def write_fetching_agent_command(*pythons: str) -> str:
     """Return the same in 3 kB, for sites that start nothing longer: it gets the agent from the
     manager's port, and runs it only if it is the expected one."""
-    digest = hashlib.sha256(agent_file()).hexdigest()
+    digest = hashlib.sha256(build_agent_file()).hexdigest()
     return _with_python(pythons, _UNPACK + _FETCH + _START, digest)
 
 
@@ -176,9 +176,9 @@ def _with_python(pythons: Sequence[str], program: str, argument: str) -> str:
     )
 
 
-def installed_pilot_command() -> str:
+def write_installed_agent_command() -> str:
     """Return a command of a POSIX shell that starts the agent of this installation on this machine,
-    in half of the time of :func:`pilot_command`: its modules are compiled already."""
+    in half of the time of :func:`write_agent_command`: its modules are compiled already."""
     words = (sys.executable, "-I", "-X", "vgrads-agent", "-S", "-c", _INSTALLED)
     return (
         "key=$VGRADS_HOST_KEY\n"  # in a pipe: /proc shows the environment of the next program

@@ -19,7 +19,7 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the same bytes at every build
 
 
 @cache
-def function_file() -> bytes:
+def build_function_file() -> bytes:
     """Return the program as a zip file that Python runs (PEP 441)."""
     texts = {"__main__.py": _MAIN, f"{SHIPPED_PACKAGE}/__init__.py": ""}
     texts |= {
@@ -36,6 +36,6 @@ def function_file() -> bytes:
 
 
 @cache
-def function_digest() -> str:
+def compute_function_digest() -> str:
     """Return the SHA-256 of the program."""
-    return hashlib.sha256(function_file()).hexdigest()
+    return hashlib.sha256(build_function_file()).hexdigest()

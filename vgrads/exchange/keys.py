@@ -29,13 +29,13 @@ validity began at creation, every machine whose calendar is behind the manager's
 certificate."""
 
 
-def key_of(secret: bytes, slot: str) -> str:
+def derive_key(secret: bytes, slot: str) -> str:
     """Return the bearer key of a slot's agents."""
     name = base64.urlsafe_b64encode(slot.encode()).decode().rstrip("=")
     return f"{name}.{_sign(secret, slot)}"
 
 
-def slot_of(secret: bytes, key: str) -> str | None:
+def find_slot_of_key(secret: bytes, key: str) -> str | None:
     """Return the slot of a key; None for a key not derived from this secret."""
     name, _, signed = key.partition(".")
     try:
@@ -89,7 +89,7 @@ class Keys:
         return {"VGRADS_CONTACT": f"tls://{host}:{port}", "VGRADS_CERT": self.certificate}
 
 
-def keys_of(folder: Path) -> Keys:
+def open_keys(folder: Path) -> Keys:
     """Return the keys of a manager's folder, created on first use."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     certificate, key, secret = (folder / name for name in (_CERTIFICATE, "key.pem", "secret"))
@@ -104,7 +104,7 @@ def keys_of(folder: Path) -> Keys:
     return Keys(certificate.read_text(), key, secret.read_bytes())
 
 
-def stored_port(folder: Path) -> int:
+def read_port(folder: Path) -> int:
     """Return the number of a manager's port, which a later manager uses again; 0 before its first
     start."""
     path = folder / _PORT
@@ -113,5 +113,5 @@ def stored_port(folder: Path) -> int:
 
 def store_port(folder: Path, number: int) -> None:
     """Store the number of a manager's port. OSError if that fails."""
-    if number != stored_port(folder):
+    if number != read_port(folder):
         write_whole(folder / _PORT, str(number).encode())

@@ -15,10 +15,10 @@ from typing import Protocol
 from urllib.parse import unquote
 from weakref import WeakSet
 
-from vgrads.exchange.agent_file import agent_file
+from vgrads.exchange.agent_file import build_agent_file
 from vgrads.exchange.http import Connection, HttpRequest, Sink
 from vgrads.exchange.incoming import IncomingOutput
-from vgrads.exchange.keys import slot_of
+from vgrads.exchange.keys import find_slot_of_key
 from vgrads.exchange.messages import ReceivedMessage, read
 from vgrads.exchange.values import Message
 from vgrads.kernel.clock import Clock
@@ -78,7 +78,7 @@ class AgentPort:
     async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
         """Open the port; return its number. 0: one to which agents can return after a restart."""
         loop = asyncio.get_running_loop()
-        for number in [port] if port else [*draw_server_ports(_TRIES, client_ports()), 0]:
+        for number in [port] if port else [*draw_server_ports(_TRIES, read_client_ports()), 0]:
             with suppress(OSError) if number != port else nullcontext():
                 self._server = await loop.create_server(
                     self._connection, address, number, ssl=context, backlog=4096
@@ -93,7 +93,7 @@ class AgentPort:
 
     def opened(self, request: HttpRequest, line: Connection) -> Sink | None:
         """Check the key; a sender without a valid one gets only the refusal."""
-        slot = slot_of(self._secret, request.key)
+        slot = find_slot_of_key(self._secret, request.key)
         if slot is None or self._owner.is_revoked(slot):
             self.refused += 1
             _log.warning(
@@ -130,7 +130,7 @@ class AgentPort:
             task = asyncio.ensure_future(send_file(path, line))
             task.add_done_callback(lambda done: done.exception())
         elif request.method == "GET" and request.path == "/agent":
-            line.answer(200, agent_file())
+            line.answer(200, build_agent_file())
         elif request.method == "POST" and request.path == "/exchange":
             self._exchange(request, line)
         else:
@@ -274,7 +274,7 @@ _DYNAMIC = range(49_152, 65_536)  # RFC 6335, 6: where the system does not say
 _SERVERS = range(20_000, 65_536)  # below them lie the registered ports of most services
 
 
-def client_ports(file: Path = _RANGE) -> range:
+def read_client_ports(file: Path = _RANGE) -> range:
     """Return the ports that the kernel gives to clients by itself (ip(7))."""
     try:
         first, last = map(int, file.read_text().split())

@@ -17,7 +17,7 @@ from vgrads.interface.wait_charts import reliability_chart
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration, format_share, parse_probability
 from vgrads.operations.questions import BacktestOptions
-from vgrads.operations.reading import reading_of
+from vgrads.operations.reading import make_reading_options
 from vgrads.portal.charts.curves import CurveChart, curves_png, curves_svg
 from vgrads.qbets.backtest import BacktestRow, Trial
 from vgrads.qbets.predictor import Settings
@@ -131,7 +131,7 @@ def backtest_histories(
         path=Path(),
         by=options.by,
         settings=settings,
-        reading=reading_of(options),
+        reading=make_reading_options(options),
         probabilities=tuple(stated),
     )
     jobs = [replace(replay, path=file) for file in _files(histories)]

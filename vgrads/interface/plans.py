@@ -26,10 +26,10 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration, format_usd
 from vgrads.operations.plans.planning import (
     PlanningContext,
+    make_planner_options,
     plan_workflow_set,
-    planner_options,
 )
-from vgrads.operations.plans.requests import PlanningOptions, SetFileOptions, changed_options
+from vgrads.operations.plans.requests import PlanningOptions, SetFileOptions, list_changed_options
 from vgrads.planner.explain import explain, explain_text
 from vgrads.planner.plan import Promise, Relaxation
 from vgrads.portal.charts.exports import reasons_of, write_chart
@@ -173,7 +173,7 @@ def plan_source(
     options: PlanningOptions,
 ) -> PlanResult:
     """Plan a set; the arguments are those of :func:`vgrads.plan`."""
-    planner_options(options)  # an unknown policy is refused before anything is read
+    make_planner_options(options)  # an unknown policy is refused before anything is read
     loaded = _set_of(source, changes)
     catalog = catalog_of(sites, loaded.sites)
     runs = [EarlierRun(path_of(folder).name, path_of(folder).resolve()) for folder in earlier]
@@ -187,7 +187,7 @@ def plan_source(
 def _set_of(source: SetSource, changes: SetFileOptions) -> LoadedSet:
     if not isinstance(source, LoadedSet):
         return read_changed(source, changes)
-    changed = changed_options(changes, SetFileOptions)
+    changed = list_changed_options(changes, SetFileOptions)
     if changed:
         raise InputError(
             "cannot change a set that is already read; give them to read_set",

@@ -18,7 +18,7 @@ from vgrads.operations.questions import (
     ReadingFields,
 )
 from vgrads.operations.queue_questions import ForecastContext
-from vgrads.operations.reading import reading_of
+from vgrads.operations.reading import make_reading_options
 from vgrads.vgrid.catalog import choose_queue, split_queue_name
 
 
@@ -60,7 +60,7 @@ def probability_of(
 def _place(history: FileName, reading: ReadingFields, sites: Sites | None) -> dict[str, Any]:
     """Return the fields of a question that name its queue: a file and its queue, or with ``sites``
     a queue of these."""
-    options = reading_of(reading)
+    options = make_reading_options(reading)
     if sites is None:
         source = HistorySource(file=path_of(history), queue=reading.queue)
         return {"history": source, "reading": options}

@@ -20,7 +20,7 @@ from vgrads.operations.plans.requests import (
     ExecutionOptions,
     PlanningOptions,
     SetFileOptions,
-    changed_options,
+    list_changed_options,
 )
 
 
@@ -72,7 +72,9 @@ def _plan_of(
 ) -> PlanResult:
     if not isinstance(source, PlanResult):
         return plan_source(source, sites, (), changes, options)
-    changed = changed_options(changes, SetFileOptions) | changed_options(options, PlanningOptions)
+    changed = list_changed_options(changes, SetFileOptions) | list_changed_options(
+        options, PlanningOptions
+    )
     names = [*changed, *([] if sites is None else ["sites"])]
     if names:
         raise InputError(

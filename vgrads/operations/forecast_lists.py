@@ -21,7 +21,7 @@ from vgrads.operations.questions import ForecastQuestion, JobQuestion
 from vgrads.operations.queue_questions import (
     ForecastContext,
     OpenQueue,
-    closure_of,
+    explain_closure,
     open_queue,
 )
 from vgrads.operations.recommended_submission import recommend
@@ -136,7 +136,7 @@ def answer_in_full(
         "jobs": jobs,
         "since": query.since,
         "reason": reason or opened.reason,
-        "closure": closure_of(query, shape, _EXPECTED),
+        "closure": explain_closure(query, shape, _EXPECTED),
         "warning": opened.record.warning,
         "queue_view": opened.view.as_json(),
     }

@@ -13,7 +13,12 @@ from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.issuing import Statement, issue_stated
 from vgrads.api.queues.queries import QueueQuery, explain_bound, reading_json
 from vgrads.operations.questions import BoundQuestion, ProbabilityQuestion, TrajectoryQuestion
-from vgrads.operations.queue_questions import ForecastContext, OpenQueue, closure_of, open_queue
+from vgrads.operations.queue_questions import (
+    ForecastContext,
+    OpenQueue,
+    explain_closure,
+    open_queue,
+)
 from vgrads.operations.recommended_submission import RecommendedSubmission, recommend
 from vgrads.qbets.forecast import Bound
 from vgrads.vgrid.varq import Reservation, Trajectory
@@ -145,7 +150,7 @@ def ask_bound(question: BoundQuestion, context: ForecastContext) -> BoundAnswer:
     return BoundAnswer(
         open_queue=opened,
         issued=issue_stated(opened.query, opened.target, shape, stated),
-        closure=closure_of(opened.query, shape, question.probability),
+        closure=explain_closure(opened.query, shape, question.probability),
         bound=bound,
         explanation=explanation,
     )

@@ -47,7 +47,7 @@ Record = Callable[[str, str], QueueRecord]
 """Returns how the answers about a queue, by site and name, have scored."""
 
 
-def settings_of(question: QuestionAtPlace, quantile: float, view: str) -> Settings:
+def choose_settings(question: QuestionAtPlace, quantile: float, view: str) -> Settings:
     """Return how the queue of a question is learned."""
     settings = Settings(
         method=question.method,
@@ -59,7 +59,7 @@ def settings_of(question: QuestionAtPlace, quantile: float, view: str) -> Settin
     return settings.for_bounds(quantile)
 
 
-def no_record(_site: str, _queue: str) -> QueueRecord:
+def describe_no_record(_site: str, _queue: str) -> QueueRecord:
     """Return that nothing is recorded: there is no database."""
     return NO_RECORD
 
@@ -69,7 +69,7 @@ def learn_now(source: HistorySource, at: Instant, settings: Settings) -> tuple[Q
     return ask_queue(source, at, settings), None
 
 
-def with_present(
+def add_present(
     query: QueueQuery, queue: str, snapshot: SiteSnapshot | None
 ) -> tuple[QueueQuery, QueueView]:
     """Return the query of a real queue as its site listed it last, and what was seen."""
@@ -88,8 +88,8 @@ class ForecastContext:
     catalog: Callable[[], Catalog | None] = lambda: None
     learn: Learn = learn_now
     snapshot: Callable[[Site], SiteSnapshot | None] = refresh_snapshot
-    present: Present = with_present
-    record: Record = no_record
+    present: Present = add_present
+    record: Record = describe_no_record
     owner: str = ""
 
 
@@ -116,7 +116,7 @@ class JobLimits:
             )
 
 
-def limits_of(site: Site, queue: Queue, snapshot: SiteSnapshot | None) -> JobLimits:
+def find_limits(site: Site, queue: Queue, snapshot: SiteSnapshot | None) -> JobLimits:
     """Return the limits of a queue: the stricter of what the site file and the site itself
     state. How wide the jobs of its history were does not matter."""
     stated = snapshot.limits_of(queue.name) if snapshot is not None else None
@@ -181,7 +181,7 @@ def open_queue(
     site, queue = find_queue(catalog, question.site, question.queue)
     is_live = is_real(site) and question.live and question.at is None and question.user is None
     snapshot = context.snapshot(site) if is_live else None
-    limits = limits_of(site, queue, snapshot)
+    limits = find_limits(site, queue, snapshot)
     limits.check(question.procs, question.walltime_s)
     source = HistorySource(
         file=Path(str(queue.history)),
@@ -191,7 +191,7 @@ def open_queue(
     )
 
     def learn(view: str) -> tuple[QueueQuery, str | None]:
-        return context.learn(source, question.at, settings_of(question, quantile, view))
+        return context.learn(source, question.at, choose_settings(question, quantile, view))
 
     if is_live and question.method == "state":
         query, reason = learn_present(learn, snapshot, lambda learned: _learned_unix_s(learned[0]))
@@ -238,7 +238,7 @@ def _availability(
     return find_availability(site, queue.name, now_s, reported)
 
 
-def closure_of(query: QueueQuery, shape: tuple[int, float], probability: float) -> str | None:
+def explain_closure(query: QueueQuery, shape: tuple[int, float], probability: float) -> str | None:
     """Say which closure moves the bound of a shape, and which request it would not move; None if
     none does."""
     starts = query.starts
@@ -251,7 +251,7 @@ def _open_file(
     question: QuestionAtPlace, source: HistorySource, context: ForecastContext, quantile: float
 ) -> OpenQueue:
     source = replace(source, user=question.user, reading=question.reading or DETECTED)
-    query, _ = context.learn(source, question.at, settings_of(question, quantile, BEST))
+    query, _ = context.learn(source, question.at, choose_settings(question, quantile, BEST))
     log = query.log
     widest = max(log.max_procs or 0, int(log.procs.max(initial=0)))
     limits = JobLimits(place="the machine of this history has", procs=widest)

@@ -61,7 +61,7 @@ def rank_queues(
         "walltime_s": walltime_s,
         "queues": ranked,
         "left_out": unknown + [answer for answer in result.answers if "error" in answer],
-        "cloud": cheapest_cloud(catalog, procs, walltime_s),
+        "cloud": find_cheapest_cloud(catalog, procs, walltime_s),
     }
     if not ranked and document["cloud"] is None:
         reasons = "; ".join(
@@ -100,7 +100,7 @@ def _row(answer: Json) -> Json:
     }
 
 
-def cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json | None:
+def find_cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json | None:
     """Return the cloud nodes that run such a job at the lowest price on demand; None where no cloud
     has as many processors."""
     offers = [

@@ -6,7 +6,7 @@ from vgrads.operations.questions import FileFormat
 from vgrads.traces.reading_options import ReadingOptions, parse_reading_options
 
 
-def reading_of(request: FileFormat) -> ReadingOptions:
+def make_reading_options(request: FileFormat) -> ReadingOptions:
     """Return the options of reading."""
     return parse_reading_options(
         request.format, request.columns, request.zone, request.taken_at, request.force

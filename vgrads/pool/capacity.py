@@ -29,7 +29,7 @@ _MOST_WIDE = 50.0  # logarithm of a factor: unknown
 _ENOUGH = 3.0  # least number of tasks for an estimate of spread
 
 
-def capacity_with_think(tasks: Sequence[TaskTimes]) -> float:
+def compute_capacity_with_think(tasks: Sequence[TaskTimes]) -> float:
     """Eq 4.5: the manager also runs the application's code, and serves no worker then."""
     busy_s = sum(task.in_s + task.out_s + task.think_s for task in tasks)
     return _ratio(sum(task.execution_s for task in tasks), busy_s)

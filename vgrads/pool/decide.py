@@ -22,11 +22,11 @@ from vgrads.pool.capacity import Interval
 from vgrads.pool.share import (
     ManagerAd,
     SharePolicy,
-    default_most,
-    elsewhere,
+    compute_default_most,
+    compute_need,
+    count_elsewhere,
     fill,
-    need,
-    total_most,
+    limit_total,
 )
 from vgrads.pool.size_view import Memory, SizeView, SizingResult
 from vgrads.pool.sizing import SIZINGS
@@ -158,9 +158,9 @@ def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
         reason = _size_reason(ad, sized, view)
         reasons.append(reason)
         sizes[ad.name] = _need(reason, policy.share)
-    weights = default_most(list(sizes), policy.share)
+    weights = compute_default_most(list(sizes), policy.share)
     limits = policy.share if sizing.paced else _unpaced(policy.share)
-    total = total_most(limits, sum(view.previous.values()), view.elapsed_s)
+    total = limit_total(limits, sum(view.previous.values()), view.elapsed_s)
     shares = fill(sizes, weights, total).decided
     reasons += [
         DecisionReason(
@@ -234,7 +234,7 @@ def _size_reason(ad: ManagerAd, sized: SizingResult, view: PoolSnapshot) -> Deci
     numbers: dict[str, float] = {
         f"{term.name}: {name}": number for term in sized.terms for name, number in term.bounds
     }
-    numbers["from elsewhere"] = elsewhere(ad, view.pool, view.others)
+    numbers["from elsewhere"] = count_elsewhere(ad, view.pool, view.others)
     numbers["received"], numbers["waiting"] = ad.by_pool.get(view.pool, 0), ad.waiting
     return DecisionReason("size", ad.name, numbers)
 
@@ -253,7 +253,7 @@ def _need(reason: DecisionReason, policy: SharePolicy) -> int:
         return max(0, workers - others)
     received, waiting = int(reason.numbers["received"]), int(reason.numbers["waiting"])
     ad = ManagerAd(name=reason.about, waiting=waiting, by_pool={"": received})
-    return need(ad, workers, others, "", policy.reading)
+    return compute_need(ad, workers, others, "", policy.reading)
 
 
 def _sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:

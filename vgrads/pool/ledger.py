@@ -24,7 +24,7 @@ class PoolClaim:
     age_s: float
 
 
-def claimed_before(
+def sum_claimed_before(
     claims: Iterable[PoolClaim],
     pool: str,
     mine: Mapping[str, float],

@@ -26,7 +26,7 @@ from statistics import fmean
 from vgrads.kernel.units import format_count
 from vgrads.pool.acquire import Pace, toward
 from vgrads.pool.release import before_the_end
-from vgrads.pool.view import Decide, NodeView, PoolDecision, PoolView, together
+from vgrads.pool.view import Decide, NodeView, PoolDecision, PoolView, merge_decisions
 
 _MAX_ARRIVALS = 9  # arrivals that are remembered: the pattern may change
 
@@ -76,7 +76,7 @@ def learn(history: ArrivalHistory, view: PoolView) -> ArrivalHistory:
     )
 
 
-def next_work_s(history: ArrivalHistory, view: PoolView) -> float:
+def estimate_next_work_s(history: ArrivalHistory, view: PoolView) -> float:
     """Return the seconds until more work is expected; ``inf`` before the first arrival."""
     if not history.sizes:
         return math.inf
@@ -90,7 +90,7 @@ def next_work_s(history: ArrivalHistory, view: PoolView) -> float:
     return _going_on(view.now_s - history.at_s[-1], between_s)
 
 
-def chances(history: ArrivalHistory, most: int) -> tuple[float, ...]:
+def estimate_chances(history: ArrivalHistory, most: int) -> tuple[float, ...]:
     """Return the probability that the next work needs at least 1, 2, … ``most`` nodes; never
     rising."""
     if not history.sizes:
@@ -100,10 +100,10 @@ def chances(history: ArrivalHistory, most: int) -> tuple[float, ...]:
     return tuple(sum(size >= j - 1e-9 for size in sizes) / len(sizes) for j in range(1, most + 1))
 
 
-def worth_having(history: ArrivalHistory, view: PoolView, patience: float) -> int:
+def count_worth_having(history: ArrivalHistory, view: PoolView, patience: float) -> int:
     """Return how many nodes are worth keeping for the next work, by the rule above."""
-    until_s = next_work_s(history, view)
-    values = chances(history, view.limits.most)
+    until_s = estimate_next_work_s(history, view)
+    values = estimate_chances(history, view.limits.most)
     return sum(p > 0 and until_s <= patience * view.wait_s * p for p in values)
 
 
@@ -117,14 +117,14 @@ def look_ahead(
     """Return the nodes to request, the requests to cancel and the nodes to release; ``history``
     includes this check."""
     limits = view.limits
-    ahead = worth_having(history, view, patience)
+    ahead = count_worth_having(history, view, patience)
     if view.requests:  # one prediction at a time, until its nodes have joined
         ahead = min(ahead, len(view.staying) + view.coming)
     target = max(limits.least, min(limits.most, max(ahead, _useful(view))))
     spare = view.idle[: max(0, len(view.staying) - max(target, view.demand))]
     released = PoolDecision()
     if spare:
-        until_s = next_work_s(history, view)
+        until_s = estimate_next_work_s(history, view)
         reason = (
             f"released {format_count(len(spare), 'agent')}: more work is expected in "
             f"{until_s:.0f} s, a new "
@@ -133,7 +133,7 @@ def look_ahead(
         )
         released = PoolDecision(drain=tuple(node.id for node in spare), reasons=(reason,))
     requested = toward(view, max(target, len(view.staying) - len(spare)), policy, pace)
-    return together((requested, released, before_the_end(view)))
+    return merge_decisions((requested, released, before_the_end(view)))
 
 
 def _useful(view: PoolView) -> int:
@@ -164,7 +164,7 @@ def _going_on(elapsed_s: float, expected_s: float) -> float:
     return abs(expected_s - elapsed_s)
 
 
-def looking_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
+def make_look_ahead(patience: float = 3.0, policy: str = "all-at-once") -> Decide:
     """Return a look-ahead decider that learns from check to check; one for each site."""
     history = ArrivalHistory()
 

@@ -94,13 +94,15 @@ def whole(workers: float) -> int:
     return max(1, math.floor(min(workers, _MOST) + 0.5))
 
 
-def elsewhere(ad: ManagerAd, pool: str, others: Mapping[str, int] | None = None) -> int:
+def count_elsewhere(ad: ManagerAd, pool: str, others: Mapping[str, int] | None = None) -> int:
     """Return the workers that a manager has from elsewhere, or will have by other pools'
     decisions."""
     return max(0, ad.workers - ad.by_pool.get(pool, 0)) + (others or {}).get(ad.name, 0)
 
 
-def need(ad: ManagerAd, most: int | None, from_elsewhere: int, pool: str, reading: Reading) -> int:
+def compute_need(
+    ad: ManagerAd, most: int | None, from_elsewhere: int, pool: str, reading: Reading
+) -> int:
     """Return the workers that a manager needs of this pool, if ``most`` in all are of use to it
     (None: unknown)."""
     received, unfinished = ad.by_pool.get(pool, 0), ad.waiting + ad.running
@@ -122,11 +124,13 @@ def needs(
     for ad in ads:
         capacity = policy.default_capacity if ad.capacity is None else ad.capacity
         most = None if capacity is None else whole(capacity)
-        result[ad.name] = need(ad, most, elsewhere(ad, pool, others), pool, policy.reading)
+        result[ad.name] = compute_need(
+            ad, most, count_elsewhere(ad, pool, others), pool, policy.reading
+        )
     return result
 
 
-def default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
+def compute_default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
     """Eq 4.9–4.11: return the share of a manager if all need more than there is; none if no pattern
     matches it."""
     patterns = [re.compile(pattern) for pattern, _ in policy.distribution]
@@ -145,7 +149,7 @@ def default_most(names: Sequence[str], policy: SharePolicy) -> dict[str, float]:
     }
 
 
-def total_most(policy: SharePolicy, previous: int | None, elapsed_s: float) -> int:
+def limit_total(policy: SharePolicy, previous: int | None, elapsed_s: float) -> int:
     """Return the workers that may be shared now: ``max_change`` limits how fast their number
     grows."""
     if policy.max_change is None:
@@ -196,8 +200,8 @@ def share(
     """Return how many workers of this pool each manager gets. ``others``: workers that other pools
     have decided for a manager and not yet delivered; ``previous``: total decided ``elapsed_s`` ago.
     """
-    weights = default_most([ad.name for ad in ads], policy)
-    return fill(needs(ads, policy, pool, others), weights, total_most(policy, previous, elapsed_s))
+    weights = compute_default_most([ad.name for ad in ads], policy)
+    return fill(needs(ads, policy, pool, others), weights, limit_total(policy, previous, elapsed_s))
 
 
 def _whole(exact: Mapping[str, float], total: int) -> dict[str, int]:

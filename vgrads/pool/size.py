@@ -35,7 +35,7 @@ class SizePoint:
     cost_usd: float
 
 
-def curve(
+def compute_curve(
     run_s: Callable[[int], float], work_s: float, most: int, price: AgentPrice, wait_s: float = 0.0
 ) -> list[SizePoint]:
     """Return sizes from 1 node to ``most``, each about a seventh more than the last. ``run_s``:
@@ -57,7 +57,9 @@ def curve(
     return results
 
 
-def notable_sizes(sizes: Sequence[SizePoint], deadline_s: float | None) -> dict[str, SizePoint]:
+def find_notable_sizes(
+    sizes: Sequence[SizePoint], deadline_s: float | None
+) -> dict[str, SizePoint]:
     """Return the notable sizes. ``quickest``: the fewest nodes that are nearly as fast as any;
     ``cheapest``, where nodes have a price: of those by the deadline, if any is; ``knee``: where
     time × node seconds is least, unless that is the largest size (more nodes might be better

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from vgrads.pool.share import fill
 
 
-def time_slice(
+def share_by_turns(
     shares: Mapping[str, int],
     needs: Mapping[str, tuple[int, float]],
     running: Mapping[str, int],

@@ -115,7 +115,7 @@ Decide = Callable[[PoolView], PoolDecision]
 """Decides how many nodes are requested, and which are released."""
 
 
-def together(decisions: Iterable[PoolDecision]) -> PoolDecision:
+def merge_decisions(decisions: Iterable[PoolDecision]) -> PoolDecision:
     """Merge several decisions; duplicates are removed."""
     pool_decisions = tuple(decisions)
     return PoolDecision(

@@ -29,7 +29,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgrads.pool.lookahead import learn, next_work_s, worth_having
+from vgrads.pool.lookahead import count_worth_having, estimate_next_work_s, learn
 from vgrads.pool.share import whole
 from vgrads.pool.size_view import Memory, SizeView, SizingResult, term
 from vgrads.pool.view import NodeView, PoolLimits, PoolView
@@ -171,9 +171,9 @@ def _count_workers_to_keep(view: SizeView, memory: Memory) -> int:
     if not view.idle or view.waiting or len(memory.arrivals.sizes) < 2:
         return 0  # one arrival does not predict another
     now = _pool_view(view)
-    useful = worth_having(memory.arrivals, now, PATIENCE)
+    useful = count_worth_having(memory.arrivals, now, PATIENCE)
     return useful + (
-        view.running if next_work_s(memory.arrivals, now) < (view.cycle_s or 0.0) else 0
+        view.running if estimate_next_work_s(memory.arrivals, now) < (view.cycle_s or 0.0) else 0
     )
 
 

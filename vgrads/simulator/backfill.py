@@ -55,7 +55,7 @@ def easy(queue: Sequence[BatchJob], free: int, running: Running, now_s: float) -
     if free <= 0:
         return chosen
     ends = sorted([*running, *((now_s + job.limit_s, job.procs) for job in chosen)])
-    shadow_s, extra = reservation(queue[len(chosen)].procs, free, ends)
+    shadow_s, extra = find_reservation(queue[len(chosen)].procs, free, ends)
     for job in queue[len(chosen) + 1 :]:
         if job.procs > free:
             continue
@@ -69,7 +69,7 @@ def easy(queue: Sequence[BatchJob], free: int, running: Running, now_s: float) -
     return chosen
 
 
-def reservation(procs: int, free: int, ends: Running) -> tuple[float, int]:
+def find_reservation(procs: int, free: int, ends: Running) -> tuple[float, int]:
     """Return when ``procs`` will be free by the requested times, and how many more are free then.
 
     All processors released at that instant count.

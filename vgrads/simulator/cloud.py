@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def boot_time(boot_s: float, spread: float, generator: np.random.Generator) -> float:
+def sample_boot_time(boot_s: float, spread: float, generator: np.random.Generator) -> float:
     """Sample a boot time: log-normal with median ``boot_s`` and ``spread`` the standard deviation
     of its logarithm."""
     return boot_s * float(np.exp(spread * generator.standard_normal()))

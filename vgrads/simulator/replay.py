@@ -166,7 +166,7 @@ def _backfill(
 def _reservation(
     ends_s: Floats, ends_p: Ints, running: int, free: int, required: int
 ) -> tuple[float, int]:
-    """As :func:`vgrads.simulator.backfill.reservation`."""
+    """As :func:`vgrads.simulator.backfill.find_reservation`."""
     reached = np.inf
     for n in range(running):
         if ends_s[n] > reached:

@@ -12,7 +12,7 @@ from vgrads.workflows.dag import Workflow
 from vgrads.workflows.task import Task
 
 
-def after_makers(tasks: Iterable[Task]) -> list[Task]:
+def add_makers(tasks: Iterable[Task]) -> list[Task]:
     """Add the parents that the inputs of tasks imply: the only task that writes a file is a parent
     of each task that reads it.
 

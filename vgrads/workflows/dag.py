@@ -91,7 +91,7 @@ class Workflow:
         return other
 
 
-def safe_name(name: str) -> str:
+def make_safe_name(name: str) -> str:
     """Return the spelling of a workflow's name that plans, runs and requests use."""
     return _UNSAFE.sub("_", name)
 
@@ -114,7 +114,7 @@ def make_workflow(
     for task in by_id.values():
         _check_task(task, by_id, where)
     workflow = Workflow(
-        name=safe_name(name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
+        name=make_safe_name(name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
     )
     if len(workflow.order) < len(by_id):
         raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)

@@ -17,7 +17,7 @@ OF_LIMIT = RuntimeSpread(kind=math.log(_OF_LIMIT) / _LIMIT_QUANTILE)
 """Spread of a task whose run time is taken from its limit; no other task has it."""
 
 
-def runtime_of(table: Runtimes, names: Iterable[str]) -> float:
+def find_runtime(table: Runtimes, names: Iterable[str]) -> float:
     """Return the seconds of the first of these names in the table, otherwise of ``*``; UNSTATED if
     none: it will be predicted."""
     tried = [name for name in names if name]
@@ -37,7 +37,7 @@ def timed(
     guess. The median is assumed to be a third of it, with an uncertainty that all tasks of the kind
     share and that reaches the limit in one case of twenty.
     """
-    seconds = runtime_of(table, names)
+    seconds = find_runtime(table, names)
     if not math.isnan(seconds):
         return {"runtime_s": seconds}
     if stated_s is not None:

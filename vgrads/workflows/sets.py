@@ -23,8 +23,8 @@ from vgrads.kernel.documents import (
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, needed_of, parse_fraction
 from vgrads.workflows.alarm_rules import USUAL_RULES, AlarmDocuments, AlarmRule, read_rules
-from vgrads.workflows.by_files import after_makers, refuse_two_makers
-from vgrads.workflows.dag import Workflow, make_workflow, safe_name
+from vgrads.workflows.by_files import add_makers, refuse_two_makers
+from vgrads.workflows.dag import Workflow, make_safe_name, make_workflow
 from vgrads.workflows.remote import FetchDocument, SendDocument
 from vgrads.workflows.spread import RuntimeSpread
 from vgrads.workflows.task import UNSTATED, Task
@@ -272,14 +272,14 @@ def _expand(document: SetDocument, load_entry: EntryLoader, where: str) -> tuple
                 fix="split the set; submit independent tasks as a bag",
             )
         for _ in range(entry.count):
-            workflows.append(workflow.renamed(numbered_name(workflow.name, taken)))
+            workflows.append(workflow.renamed(number_name(workflow.name, taken)))
     refuse_shared_targets(workflows, where)
     return tuple(workflows)
 
 
-def numbered_name(name: str, taken: Counter[str]) -> str:
+def number_name(name: str, taken: Counter[str]) -> str:
     """Return the name in the set of its next workflow that is called ``name``."""
-    name = safe_name(name)
+    name = make_safe_name(name)
     taken[name] += 1
     return f"{name}-{taken[name]}"
 
@@ -291,8 +291,8 @@ def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -
         except InputError as error:
             raise error.within(where) from error
         workflow = workflow.noted(*entry.notes)
-        return workflow.renamed(safe_name(entry.name)) if entry.name else workflow
-    tasks = linked(after_makers(task_of(task) for task in entry.tasks))
+        return workflow.renamed(make_safe_name(entry.name)) if entry.name else workflow
+    tasks = link_files(add_makers(make_task(task) for task in entry.tasks))
     workflow = make_workflow(entry.name, tasks, entry.file_mib, where, entry.notes)
     refuse_two_makers(workflow, where)
     return workflow
@@ -309,7 +309,7 @@ def _with_environment(workflow: Workflow, general: TaskEnvironment) -> Workflow:
     return replace(workflow, tasks=tasks)
 
 
-def task_of(written: TaskDocument) -> Task:
+def make_task(written: TaskDocument) -> Task:
     """Return the task of a document."""
     fields = written.model_dump(exclude={"spread", "resources", "inputs", "outputs", *FIELDS})
     if written.runtime_s is None:
@@ -334,7 +334,7 @@ def _needed(document: SetDocument, count: int, where: str) -> int:
     return needed_of(float(document.fraction or 1.0), count)
 
 
-def linked(tasks: Iterable[Task]) -> list[Task]:
+def link_files(tasks: Iterable[Task]) -> list[Task]:
     """Convert inputs with names of files that other tasks send into fetched files."""
     tasks = list(tasks)
     sent = {file.name: (file, task.id) for task in tasks for file in task.sends}

@@ -58,7 +58,7 @@ class RuntimeSpread:
         return replace(self, own=own, kind=0.0, workflow=0.0, site=0.0)
 
 
-def repetitions(over: Floats) -> Floats:
+def estimate_repetitions(over: Floats) -> Floats:
     """Return how often tasks are started again with more memory; ``over``: logarithms of their
     peaks over what was requested."""
     steps = np.floor(over / math.log(MEMORY_FACTOR)) + 1.0

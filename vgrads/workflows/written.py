@@ -13,7 +13,7 @@ from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import TaskEnvironment
 
 
-def document_of(workflow_set: WorkflowSet) -> dict[str, Any]:
+def write_document(workflow_set: WorkflowSet) -> dict[str, Any]:
     """Return a :class:`vgrads.workflows.sets.SetDocument` as plain values; equal adjacent workflows
     appear once, with a count."""
     entries: list[dict[str, Any]] = []

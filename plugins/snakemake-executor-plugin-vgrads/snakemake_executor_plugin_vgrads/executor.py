@@ -26,7 +26,7 @@ from snakemake_executor_plugin_vgrads.promise import Promises
 from snakemake_executor_plugin_vgrads.releases import JobReleases
 from snakemake_executor_plugin_vgrads.rounds import SubmittedJob
 from snakemake_executor_plugin_vgrads.service import Served
-from vgrads.workflows.formats.snakemake_jobs import task_id, tasks_of
+from vgrads.workflows.formats.snakemake_jobs import derive_task_id, make_tasks
 
 _LONGEST_NAME = 100  # of a set, in characters: services refuse one that is much longer
 _THIS_MACHINE = "here"  # value of --vgrads-sites
@@ -60,7 +60,7 @@ class Executor(RealExecutor):
         requested."""
         if settings.sites == _THIS_MACHINE and not settings.url:
             self._limit_threads(os.cpu_count() or 1)
-        tasks = tasks_of(self.dag)
+        tasks = make_tasks(self.dag)
         folder = os.fsencode(Path(self.workflow.workdir_init).name)
         name = folder.decode(errors="replace")[:_LONGEST_NAME] or "snakemake"
         promises = Promises(self._served, settings, name, self.logger)
@@ -127,7 +127,7 @@ class Executor(RealExecutor):
 
     def _prepared(self, job: JobExecutorInterface) -> SubmittedJob | None:
         """Return a job with its command; None where it could not be prepared, which is reported."""
-        task = task_id(job)
+        task = derive_task_id(job)
         info = SubmittedJobInfo(job, external_jobid=self._releases.name_of(task))
         self.report_job_submission(info)
         try:

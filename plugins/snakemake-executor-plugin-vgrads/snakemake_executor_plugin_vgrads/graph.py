@@ -8,7 +8,7 @@ from typing import Any
 from snakemake_interface_executor_plugins.dag import DAGExecutorInterface
 from snakemake_interface_executor_plugins.jobs import JobExecutorInterface
 
-from vgrads.workflows.formats.snakemake_jobs import ABOUT, task_id, tasks_of
+from vgrads.workflows.formats.snakemake_jobs import ABOUT, derive_task_id, make_tasks
 from vgrads.workflows.runtimes import timed
 
 SHELLS_MIB = 32.0
@@ -39,9 +39,9 @@ def unfinished(
 ) -> list[dict[str, Any]]:
     """Return the tasks of unfinished jobs, including those in ``open_`` and without those in
     ``but``; finished tasks are removed from their parents."""
-    left = {task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
+    left = {derive_task_id(job) for job in dag.needrun_jobs() if not dag.finished(job)} | set(open_)
     left.difference_update(but)
-    tasks = [dict(task) for task in tasks_of(dag) if task["id"] in left]
+    tasks = [dict(task) for task in make_tasks(dag) if task["id"] in left]
     ids = {task["id"] for task in tasks}
     for task in tasks:
         task["parents"] = [parent for parent in task["parents"] if parent in ids]

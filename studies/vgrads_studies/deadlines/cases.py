@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.dispatch.core.slots import source_name
+from vgrads.dispatch.core.slots import name_source
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import billed_usd
@@ -55,7 +55,7 @@ class StudySource:
     @property
     def spot_name(self) -> str:
         """Return the name of its spot nodes."""
-        return source_name(self.name, SPOT)
+        return name_source(self.name, SPOT)
 
     @property
     def expected_s(self) -> float:

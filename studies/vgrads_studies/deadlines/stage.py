@@ -9,7 +9,7 @@ from typing import Protocol
 
 from vgrads.agent.lifetime import TAKEN_BACK
 from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.fold_tasks import fresh_weight
+from vgrads.dispatch.core.fold_tasks import weigh_last_run
 from vgrads.dispatch.fleet.budget import RELEASE_S, must_end
 from vgrads.dispatch.fleet.goal_view import estimate_s
 from vgrads.pool.spot.survival import STEP_S
@@ -105,7 +105,7 @@ class BagStage:
         self.ended += 1
         self.done_s += float(self.case.run_s[task])
         running = len(self.case.run_s) - self.ended - len(self.waiting)
-        weight = fresh_weight(self.ended, running)
+        weight = weigh_last_run(self.ended, running)
         before = self.typical_s if self.ended > 1 else float(self.case.run_s[task])
         self.typical_s = before + weight * (float(self.case.run_s[task]) - before)
         if self.ended == len(self.case.run_s):

@@ -26,9 +26,9 @@ import numpy as np
 from vgrads.kernel.streams import stream
 from vgrads.kernel.text_table import TextTable, build_table
 from vgrads.pool.acquire import ACQUISITIONS, Pace, acquire
-from vgrads.pool.lookahead import looking_ahead
+from vgrads.pool.lookahead import make_look_ahead
 from vgrads.pool.release import central_all, coordinated, distributed
-from vgrads.pool.view import NOTHING, PoolDecision, PoolView, together
+from vgrads.pool.view import NOTHING, PoolDecision, PoolView, merge_decisions
 from vgrads_studies.falkon.scale import report
 from vgrads_studies.falkon.stage import StageResult, StageSite, simulate
 from vgrads_studies.report import StudyParser, print_table
@@ -171,12 +171,14 @@ Decider = Callable[[PoolView], PoolDecision]
 
 def falkon(idle_s: float, acquisition: str = "all-at-once", pace: Pace = "at_once") -> Decider:
     """Return Falkon's provisioner: request nodes for queued tasks, leave after this idle time."""
-    return lambda view: together((acquire(view, acquisition, pace), distributed(view, idle_s)))
+    return lambda view: merge_decisions(
+        (acquire(view, acquisition, pace), distributed(view, idle_s))
+    )
 
 
 def ours(patience: float, acquisition: str = "all-at-once") -> Decider:
     """Return look-ahead, which learns in the course of one simulation."""
-    return looking_ahead(patience, acquisition)
+    return make_look_ahead(patience, acquisition)
 
 
 def settings(patiences: Sequence[float]) -> dict[str, Callable[[], Decider]]:
@@ -240,7 +242,7 @@ def policies(cycle_s: float, count: int, turn_s: float) -> dict[str, dict[str, E
             def decide(
                 view: PoolView, asks: str = asks, give_back: Decider = give_back
             ) -> PoolDecision:
-                return together((acquire(view, asks), give_back(view)))
+                return merge_decisions((acquire(view, asks), give_back(view)))
 
             rows = spread(phases(lambda decide=decide: decide, cycle_s, count, turn_s=turn_s))  # type: ignore[misc]
             means = {figure: mean for figure, (mean, _, _) in rows.items()}

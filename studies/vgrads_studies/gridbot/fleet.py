@@ -24,7 +24,7 @@ from vgrads.kernel.clock import SimClock
 from vgrads.kernel.streams import stream
 from vgrads.pool.acquire import acquire
 from vgrads.pool.release import distributed
-from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
+from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, merge_decisions
 from vgrads.vgrid.catalog import Catalog, Site
 from vgrads_studies.gridbot.grid import HOUR_S, same
 
@@ -52,7 +52,7 @@ class FleetResult:
 
 
 def _decide(view: PoolView) -> PoolDecision:
-    return together((acquire(view, "all-at-once"), distributed(view, IDLE_S)))
+    return merge_decisions((acquire(view, "all-at-once"), distributed(view, IDLE_S)))
 
 
 @dataclass

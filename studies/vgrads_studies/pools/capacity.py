@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vgrads.kernel.streams import stream
-from vgrads.pool.capacity import Capacity, capacity, capacity_with_think
+from vgrads.pool.capacity import Capacity, capacity, compute_capacity_with_think
 from vgrads.pool.samples import FEWEST, Meter, fold
 from vgrads_studies.pools.stage import PoolSimulation
 from vgrads_studies.pools.values import Batch, PoolWorker, StudyConfig
@@ -65,7 +65,7 @@ class Traced(PoolSimulation):
                     self.time.now_s,
                     len(self.account.ends_s),
                     capacity(self.meter),
-                    capacity_with_think(window),
+                    compute_capacity_with_think(window),
                 )
             )
         if len(self.account.ends_s) >= self.most:

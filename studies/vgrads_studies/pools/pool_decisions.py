@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vgrads.pool.capacity import Capacity, capacity, capacity_with_think
+from vgrads.pool.capacity import Capacity, capacity, compute_capacity_with_think
 from vgrads.pool.decide import Decision, PoolPolicy, PoolSnapshot, WorkerView, decide
 from vgrads.pool.samples import Meter, TaskTimes, fold
 from vgrads.pool.share import ManagerAd
@@ -68,7 +68,9 @@ class SimulatedPoolDecider:
         self._meter = fold(self._meter, fresh, now.running)
         self._capacity = capacity(self._meter)
         busy = max(_WINDOW, now.running)
-        self._thesis = capacity_with_think(list(last)[-busy:]) if len(last) >= _WINDOW else None
+        self._thesis = (
+            compute_capacity_with_think(list(last)[-busy:]) if len(last) >= _WINDOW else None
+        )
         self._decision = decide(self._view(now_s, now), self._policy)
         self._decided_s = now_s
         for name in self._decision.withdraw:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
 from vgrads.pool.spot.history import SpotHistory
-from vgrads.pool.spot.survival import STEP_S, LifeTable, life_table
+from vgrads.pool.spot.survival import STEP_S, LifeTable, make_life_table
 
 _ZONE = re.compile(r"(?:us|eu|ap|sa|ca|me|af|asia|europe)-[a-z0-9-]*[0-9]-?[a-z]")
 _DATE = re.compile(r"\d\d-\d\d-\d{4}")
@@ -48,7 +48,7 @@ class SpotTrace:
         history = SpotHistory(
             0.0, bool(self.available[0]), tuple(float(at) * STEP_S for at in changes)
         )
-        return life_table(history, len(self.available) * STEP_S)
+        return make_life_table(history, len(self.available) * STEP_S)
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

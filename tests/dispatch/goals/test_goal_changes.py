@@ -29,16 +29,21 @@ from vgrads.bags.bag import BagGoal, BagSpec, Listed
 from vgrads.dispatch.core.events import GoalChanged
 from vgrads.dispatch.core.fold import apply
 from vgrads.dispatch.core.protocol import Rules
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.fleet.goal_answer import goal_json
 from vgrads.dispatch.fleet.goal_changes import apply_goal_requests
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory
-from vgrads.dispatch.goal_change import GoalRequest, read_request, refusal
+from vgrads.dispatch.goal_change import GoalRequest, explain_goal_refusal, read_request
 from vgrads.dispatch.storage.goal_age import change_text
-from vgrads.dispatch.storage.goal_requests import goal_requests, request_goal
+from vgrads.dispatch.storage.goal_requests import read_goal_requests, request_goal
 from vgrads.dispatch.storage.journal import DispatchJournal, read_state
 from vgrads.dispatch.storage.request_lines import StaleRequestError
 from vgrads.dispatch.storage.status import read_status
@@ -131,7 +136,7 @@ def test_each_request_counts_once_whatever_the_order_of_restarts(tmp_path_factor
     life.kill()
     assert life.changes == before and life.core.bags[0].goal == expected
     assert not life.look()
-    image = state_of(unpack_snapshot(pack_snapshot(snapshot_of(life.core.state))))
+    image = restore_state(unpack_snapshot(pack_snapshot(take_snapshot(life.core.state))))
     assert image.bags[0].goal_changes == before
     life.journal.close()
 
@@ -160,7 +165,7 @@ def test_a_request_for_another_goal_than_the_present_one_is_stale(tmp_path):
     assert request_goal(tmp_path, 0, {"at_unix_s": 1.0}, 0) == 0
     with pytest.raises(StaleRequestError):
         request_goal(tmp_path, 0, {"at_unix_s": 2.0}, 0)
-    assert [r["at_unix_s"] for r in goal_requests(tmp_path, 0)] == [1.0]
+    assert [r["at_unix_s"] for r in read_goal_requests(tmp_path, 0)] == [1.0]
 
 
 @pytest.mark.parametrize(
@@ -189,7 +194,7 @@ def test_a_share_replaces_a_number_of_tasks_and_the_reverse():
     assert (share.at_least, share.required(40)) == (None, 20)
     assert GoalRequest(at_unix_s=0.0, at_least=7).applied(share, 0.0).required(40) == 7
     more = {"is_over": False, "spent_usd": 0.0, "left_s": None}
-    assert refusal(GoalRequest(at_unix_s=0.0, at_least=50), most=None, **more) == ""
+    assert explain_goal_refusal(GoalRequest(at_unix_s=0.0, at_least=50), most=None, **more) == ""
 
 
 def test_a_change_is_a_line_with_what_has_changed():

@@ -17,14 +17,24 @@ from vgrads.bags.bag import BagGoal, BagSpec, Listed
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.exits import FailedExits
 from vgrads.dispatch.core.protocol import Rules
-from vgrads.dispatch.core.snapshot import pack_snapshot, snapshot_of, state_of, unpack_snapshot
+from vgrads.dispatch.core.snapshot import (
+    pack_snapshot,
+    restore_state,
+    take_snapshot,
+    unpack_snapshot,
+)
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE, DROPPED, FAILED, TaskColumns
 from vgrads.dispatch.fleet.goal_answer import goal_json
-from vgrads.dispatch.fleet.goal_state import judge_goal, least_left_s, most_workers, needed_exit
+from vgrads.dispatch.fleet.goal_state import (
+    count_most_workers,
+    estimate_least_left_s,
+    find_needed_exit,
+    judge_goal,
+)
 from vgrads.dispatch.fleet.site_view import SiteInventory
-from vgrads.dispatch.storage.goal_age import goal_now, promise_text
+from vgrads.dispatch.storage.goal_age import age_goal, describe_goal_promise
 from vgrads.exchange.values import COULD_NOT, AttemptEnd, Hello, Message
 from vgrads.portal.web.bags.goal import goal_view
 
@@ -132,16 +142,16 @@ def test_the_reasons_have_the_numbers():
     ],
 )
 def test_a_command_fails_that_failed_alike_on_two_machines(exits, ended, code):
-    assert needed_exit(state_after(exits=exits, ended=ended), TEN) == code
+    assert find_needed_exit(state_after(exits=exits, ended=ended), TEN) == code
 
 
 def test_of_any_tasks_those_that_fail_matter_once_the_others_are_too_few():
     goal = BagGoal(deadline_s=100.0, at_least=8, these=False)
     dropped = ((8, DROPPED), (9, DROPPED))
-    assert needed_exit(state_after(exits=TWICE), goal) is None
-    assert needed_exit(state_after(exits=TWICE, ended=dropped), goal) == 2
+    assert find_needed_exit(state_after(exits=TWICE), goal) is None
+    assert find_needed_exit(state_after(exits=TWICE, ended=dropped), goal) == 2
     nine = BagGoal(deadline_s=100.0, fraction=1.0, these=False)
-    assert needed_exit(state_after(exits=TWICE, open=True), nine) is None  # more may come
+    assert find_needed_exit(state_after(exits=TWICE, open=True), nine) is None  # more may come
 
 
 def test_what_succeeds_is_retried_or_failed_on_a_faulty_machine_does_not_fail():
@@ -166,7 +176,7 @@ def test_exits_and_the_shortest_run_time_outlive_the_journal():
         triples = core.answer(agent, 1.0 + n).give
         ends = [(b, AttemptEnd(t, n, 2.0, 2 if t == 0 else 0, a, 0.25 + t)) for b, t, a in triples]
         core.receive(Message(agent=name, incarnation="1", seq=2, ends=ends), 3.0 + n)
-    again = state_of(unpack_snapshot(pack_snapshot(snapshot_of(core.state)))).bags[0]
+    again = restore_state(unpack_snapshot(pack_snapshot(take_snapshot(core.state)))).bags[0]
     assert list(again.exits) == list(core.state.bags[0].exits) != []
     assert again.shortest_s == core.state.bags[0].shortest_s == 1.25
 
@@ -180,7 +190,7 @@ def test_exits_and_the_shortest_run_time_outlive_the_journal():
 )
 def test_no_schedule_ends_before_the_least_time(left, workers, times, each_s):
     """Whatever the tasks take, none of them less than the shortest that was observed."""
-    least_s = least_left_s(view(left=left, each_s=each_s, sampled=9), min(times), workers)
+    least_s = estimate_least_left_s(view(left=left, each_s=each_s, sampled=9), min(times), workers)
     free_s = [0.0] * workers
     for took_s in times[:left]:
         first = min(range(workers), key=free_s.__getitem__)
@@ -191,9 +201,9 @@ def test_no_schedule_ends_before_the_least_time(left, workers, times, each_s):
 def test_all_nodes_that_the_sources_may_give_count():
     sources = [source("q"), source("c", 1.0)]
     none = {where.name: SiteInventory() for where in sources}
-    assert most_workers(sources, none, 1) == 2 * 16 * 4
-    assert most_workers(sources, none, 3) == 2 * 16
-    assert least_left_s(view(), None, most_workers(sources, none, 5)) is None
+    assert count_most_workers(sources, none, 1) == 2 * 16 * 4
+    assert count_most_workers(sources, none, 3) == 2 * 16
+    assert estimate_least_left_s(view(), None, count_most_workers(sources, none, 5)) is None
 
 
 class Observed(VirtualBagWork):
@@ -265,14 +275,17 @@ def test_the_last_promise_is_shown_with_its_age_also_where_no_dispatcher_works()
         **{"promised_s": 30.0, "reached_s": None},
     }
     status = {"began_unix_s": 1000.0, "now_s": 40.0}
-    now = goal_now(goal, status, 1050.0)
+    now = age_goal(goal, status, 1050.0)
     assert (now["state"], now["promise_age_s"]) == ("on track", 20.0)
-    assert promise_text(now) == "on track (promise 0.970, 20s ago)"
-    late = goal_now(goal, status, 1101.0)
-    assert (late["state"], promise_text(late)) == ("missed", "missed: the deadline has passed")
-    met = goal_now(goal | {"state": "met", "reached_s": 90.0}, status, 1500.0)
+    assert describe_goal_promise(now) == "on track (promise 0.970, 20s ago)"
+    late = age_goal(goal, status, 1101.0)
+    assert (late["state"], describe_goal_promise(late)) == (
+        "missed",
+        "missed: the deadline has passed",
+    )
+    met = age_goal(goal | {"state": "met", "reached_s": 90.0}, status, 1500.0)
     assert (met["state"], met["promise_age_s"]) == ("met", None)
-    virtual = goal_now(goal, status | {"virtual": True}, 9e9)
+    virtual = age_goal(goal, status | {"virtual": True}, 9e9)
     assert (virtual["state"], virtual["promise_age_s"]) == ("on track", 10.0)
 
 

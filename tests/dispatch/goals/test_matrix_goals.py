@@ -19,7 +19,7 @@ from vgrads.bags.bag import BagGoal, BagSpec, Listed
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.fleet.goal_view import progress_of, view_of, work_of
+from vgrads.dispatch.fleet.goal_view import count_goal_progress, make_view, measure_remaining_work
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.worker_time import WorkerTime
@@ -142,8 +142,8 @@ def test_a_wavefront_that_is_continued_has_its_width_and_its_deadline(tmp_path):
     )
     assert 40 <= done < 900
     assert (goal.deadline_s, goal.probability) == (9 * 3600.0, 0.9)
-    assert progress_of(bag, goal) == (900, done, 0)
-    view = view_of(bag, goal, 0.0, bag.came_s)
+    assert count_goal_progress(bag, goal) == (900, done, 0)
+    view = make_view(bag, goal, 0.0, bag.came_s)
     assert sum(view.width.levels) == view.left == 900 - done
     assert len(view.width.levels) < 59
     world.run()
@@ -158,14 +158,14 @@ def test_blocks_that_were_in_the_matrix_file_are_no_sample_of_the_run_time():
     order = Wavefront(8, 8)
     blocks = BagSpec(name="m", commands=Listed(["x"] * 64), order=order, estimate_s=60.0, goal=goal)
     core.add(0, blocks, 0.0)
-    before = view_of(core.state.bags[0], goal, 0.0, 0.0)
+    before = make_view(core.state.bags[0], goal, 0.0, 0.0)
     assert (before.left, before.ready, before.sampled) == (64, 1, 0)
     assert before.width.levels == (1, 2, 3, 4, 5, 6, 7, 8, 7, 6, 5, 4, 3, 2, 1)
     core.have(0, range(32), 0.0)
-    view = view_of(core.state.bags[0], goal, 0.0, 0.0)
+    view = make_view(core.state.bags[0], goal, 0.0, 0.0)
     assert (view.left, view.ready, view.sampled, view.each_s) == (32, 1, 0, 60.0)
     assert view.width.levels == (1, 2, 3, 4, 4, 4, 4, 4, 3, 2, 1)
-    assert work_of(view, WorkerTime()).error == 0.3
+    assert measure_remaining_work(view, WorkerTime()).error == 0.3
 
 
 def wide_view(due_s, now_s=0.0):

@@ -13,7 +13,7 @@ from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.issued import IssuedForecast
 from vgrads.portal.jobs.forecasts.scoring import score_queue
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.sites import stored_catalog
+from vgrads.portal.records.reading.sites import read_stored_catalog
 from vgrads.qbets.state_forecast import find_present, forecast_state
 from vgrads.qbets.state_predictor import StatePredictor
 
@@ -62,7 +62,7 @@ def collect(vgrads, tmp_path, monkeypatch):
     def collected(log, now_s, began_s=BEGAN_S):
         (tmp_path / "sacct.txt").write_text(accounting(log, now_s, began_s))
         assert vgrads("sites", "collect", "cluster", "--since", "1d").code == 0
-        return stored_catalog().site("cluster").queues[0].history
+        return read_stored_catalog().site("cluster").queues[0].history
 
     return collected
 

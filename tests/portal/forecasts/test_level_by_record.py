@@ -9,7 +9,7 @@ from tests.portal.forecasts.logs_that_grow import JOBS, SHAPE, recommended, writ
 from tests.portal.forecasts.scored_service import add_site, served
 from tests.portal.forecasts.test_scores import waits
 from vgrads.api.queues.forecast_scores import QueueRecord, ScoredForecast, pair_promises
-from vgrads.portal.records.reading.forecast_scores import stored_record
+from vgrads.portal.records.reading.forecast_scores import read_stored_record
 from vgrads.vgrid.varq_record import adapt, compute_required_level
 
 OPTIONS = ("--procs", 4, "--walltime", "1h")
@@ -102,7 +102,7 @@ def test_recommended_submissions_are_on_record_as_promises_where_they_suffice(vg
         assert [answer["submit_in_s"] is None for answer in answers] == [False, True]
     write_log(log, later)
     assert vgrads("score", log, "*", "--json").json["scored"] == 4
-    record = stored_record(str(log), "*")
+    record = read_stored_record(str(log), "*")
     assert record.promises == ((0.5, True), (0.5, False))
     assert len(record.submissions) == 4
 

@@ -10,7 +10,7 @@ from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.live_queue import make_present_forecast
 from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.drivers.api import QueuedJob
-from vgrads.portal.records.reading.sites import stored_catalog
+from vgrads.portal.records.reading.sites import read_stored_catalog
 
 SITES = """
 [[site]]
@@ -62,7 +62,7 @@ def collected(vgrads, tmp_path, monkeypatch):
 def test_a_history_has_the_jobs_of_all_queues_on_its_nodes(collected, vgrads):
     assert "batch shares nodes with debug, long" in collected.out
     assert "gpu shares" not in collected.out
-    queues = stored_catalog().site("cluster").queues
+    queues = read_stored_catalog().site("cluster").queues
     assert queues[0].history == queues[1].history  # learned once
     log = open_history(queues[0].history)
     assert log.named_queues == {"batch", "debug", "long"}
@@ -83,7 +83,7 @@ def test_the_explanation_names_the_queues_whose_jobs_count(collected, vgrads):
 
 
 def test_only_jobs_of_the_machine_count_in_a_live_queue(collected):
-    queue = stored_catalog().site("cluster").queues[1]
+    queue = read_stored_catalog().site("cluster").queues[1]
     log = open_history(queue.history)
     forecast = cached_forecast(queue.history, queue.of_log, log.end_s)
     jobs = [

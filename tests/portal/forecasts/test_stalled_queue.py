@@ -13,7 +13,7 @@ from vgrads.api.queues.issued import IssuedForecast
 from vgrads.api.queues.start_matching import OpenForecast, match_starts
 from vgrads.portal.jobs.forecasts.scoring import score_queue
 from vgrads.portal.records.forecasts.rows import ForecastRecords
-from vgrads.portal.records.reading.forecast_scores import queue_record, queue_score
+from vgrads.portal.records.reading.forecast_scores import queue_score, read_queue_record
 from vgrads.traces.records import JobLog
 
 EVERY_S, BOUND_S, RUN_S, LIMIT_S = 600.0, 900.0, 300.0, 600.0
@@ -113,7 +113,7 @@ def test_the_warning_appears_while_jobs_wait_and_not_in_a_calm_queue(store, shar
     assert actual < ALARM if warns else actual >= 0.93
     assert started_alone(log, at_s, bounds_s) >= 0.93  # those that have started were lucky
     score_records(store, log, taken(log, at_s)[0])
-    warning = queue_record(store.reader, "here", "all").warning
+    warning = read_queue_record(store.reader, "here", "all").warning
     assert (warning is not None) == warns
     if warning is not None:
         assert f"covered {actual:.1%} of the waits" in warning
@@ -155,7 +155,7 @@ def test_a_history_of_ended_jobs_says_how_many_are_not_known(store):
     stuck = int((log.wait_s[-WATCHED:] > DAY_S).sum())
     assert 0.8 * stuck <= shown["unknown"] <= stuck + 5
     assert started_alone(log, at_s, bounds_s) >= 0.93
-    warning = queue_record(store.reader, "here", "all").warning
+    warning = read_queue_record(store.reader, "here", "all").warning
     assert warning is not None
     assert f"{shown['unknown']} of the last {WATCHED + shown['unknown']} are not known" in warning
 
@@ -169,7 +169,7 @@ def test_questions_about_jobs_that_nobody_submits_raise_no_warning(store):
     score_records(store, log, history, np.where(queried, 4, 64))
     shown = queue_score(store.reader, "here", "all")["watched"]
     assert shown["unknown"] > 80
-    assert queue_record(store.reader, "here", "all").warning is None
+    assert read_queue_record(store.reader, "here", "all").warning is None
 
 
 def score_records(store, log, history, procs=None):

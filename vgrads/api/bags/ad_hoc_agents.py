@@ -8,8 +8,8 @@ import socket
 from pathlib import Path
 
 from vgrads.dispatch.server.manager import AD_HOC
-from vgrads.exchange.agent_file import pilot_command
-from vgrads.exchange.keys import key_of, keys_of, stored_port
+from vgrads.exchange.agent_file import write_agent_command
+from vgrads.exchange.keys import derive_key, open_keys, read_port
 from vgrads.execmgr.slot_names import spec_id
 from vgrads.kernel.errors import InputError
 
@@ -23,14 +23,14 @@ def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> st
     """
     if not name or not name.replace("-", "").replace("_", "").isalnum() or len(name) > 60:
         raise InputError("must consist of letters, digits, '-' and '_'", where="--name")
-    port = stored_port(folder)
+    port = read_port(folder)
     if not port:
         raise InputError("has not been started: run its bag first", where=folder.name)
-    keys = keys_of(folder)
+    keys = open_keys(folder)
     slot = spec_id(f"{AD_HOC}.{name}", run)
     payload = {
         **keys.contact(contact or _address(), port),
-        "VGRADS_HOST_KEY": key_of(keys.secret, slot),
+        "VGRADS_HOST_KEY": derive_key(keys.secret, slot),
         "VGRADS_SLOT": slot,
     }
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in payload.items())
@@ -38,7 +38,7 @@ def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> st
         "#!/bin/sh\n# Brings this machine to a dispatcher of vgrads. It holds a key: keep "
         "it to yourself.\n"
         f"{exports}export VGRADS_HOST_PROCS=${{VGRADS_HOST_PROCS:-$(getconf _NPROCESSORS_ONLN)}}\n"
-        "export VGRADS_PROCS=$VGRADS_HOST_PROCS\n" + pilot_command() + "\n"
+        "export VGRADS_PROCS=$VGRADS_HOST_PROCS\n" + write_agent_command() + "\n"
     )
 
 

@@ -15,13 +15,13 @@ from vgrads.dispatch.core.records import END
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED, BLOCKED, DONE, FAILED, PENDING, WORDS
-from vgrads.dispatch.explanation import look_at_tails, why_not
-from vgrads.dispatch.storage.carried import carried_folder, read_carried
+from vgrads.dispatch.explanation import explain_refusal, look_at_tails
+from vgrads.dispatch.storage.carried import find_carried_folder, read_carried
 from vgrads.dispatch.storage.folder import open_bag
 from vgrads.dispatch.storage.journal import EndReader, read_state
 from vgrads.dispatch.storage.outputs import OutputReader
 from vgrads.dispatch.storage.retries import AttemptRounds
-from vgrads.dispatch.storage.status import agent_names, read_status
+from vgrads.dispatch.storage.status import read_agent_names, read_status
 from vgrads.exchange.messages import PrintedOutput
 from vgrads.exchange.values import COULD_NOT
 from vgrads.kernel.errors import InputError
@@ -52,7 +52,7 @@ class Results:
         for ends in self._ends.more():
             self.bag.added()
             self._rounds.look()
-            names = agent_names(self._folder)
+            names = read_agent_names(self._folder)
             for printed_outputs in self._printed.more():
                 self._texts[printed_outputs.task, printed_outputs.attempt] = printed_outputs
             for end in ends.tolist():
@@ -68,7 +68,7 @@ class Results:
         folder, self._carried = self._carried, None
         ends, agents = read_carried(folder)
         names = [name for name, _ in agents]
-        before = OutputReader(carried_folder(folder) / "printed.bin").more()
+        before = OutputReader(find_carried_folder(folder) / "printed.bin").more()
         texts = {output.task: output for output in before}
         for end in ends.tolist():
             row = dict(zip(END.names or (), end, strict=True))
@@ -217,7 +217,7 @@ def _why_not(
         {
             "host": h.name or h.id,
             "site": h.site,
-            "why": [asdict(r) for r in why_not(core, h, bag, task, now_s)],
+            "why": [asdict(r) for r in explain_refusal(core, h, bag, task, now_s)],
         }
         for h in agents[:_MOST_AGENTS]
     ]

@@ -33,7 +33,7 @@ from vgrads.dispatch.server.group import StoredEnd
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import StoredBag, keep_bag, list_bags
 from vgrads.dispatch.storage.status import read_status
-from vgrads.exchange.keys import Keys, key_of, keys_of, store_port, stored_port
+from vgrads.exchange.keys import Keys, derive_key, open_keys, read_port, store_port
 from vgrads.exchange.values import AttemptEnd
 from vgrads.execmgr.pilots import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
@@ -117,7 +117,7 @@ class BagWork:
         return asyncio.run(self._carry_out())
 
     async def _carry_out(self) -> Dispatcher:
-        keys = keys_of(self.folder)
+        keys = open_keys(self.folder)
         began = _began(self.folder)
         report, clock = Report(self.folder, began.unix_s), WallClock(began.elapsed_s())
 
@@ -185,7 +185,7 @@ class BagWork:
 
     async def _listen(self, manager: DispatchManager, address: str, keys: Keys) -> int:
         """Listen on the same port as before, to which agents reconnect."""
-        before = stored_port(self.folder)
+        before = read_port(self.folder)
         try:
             port = await manager.port.listen(address, before, keys.context())
         except OSError as error:
@@ -228,7 +228,7 @@ class BagWork:
             place = by_name[manager.state.slots[slot].site]
             where = next(p for p in fleet.sources if p.site == place.name)
             return {
-                "VGRADS_HOST_KEY": key_of(keys.secret, spec_id(slot, self.run)),
+                "VGRADS_HOST_KEY": derive_key(keys.secret, spec_id(slot, self.run)),
                 "VGRADS_HOST_PROCS": str(where.procs),
                 "VGRADS_LEFT_S": str(int(fleet.slots.length_s(slot))),
                 "VGRADS_OWN": "1" if self.own and place.driver == "local" else "",

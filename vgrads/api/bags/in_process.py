@@ -22,7 +22,7 @@ from vgrads.dispatch.core.tasks import ASSIGNED, DONE, ENDED, FAILED, TaskColumn
 from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.server.group import StoredEnd
 from vgrads.dispatch.server.manager import DispatchManager
-from vgrads.dispatch.storage.folder import close_bag, list_bags, more_commands
+from vgrads.dispatch.storage.folder import append_commands, close_bag, list_bags
 from vgrads.dispatch.storage.function_files import PARTS
 from vgrads.dispatch.storage.status import exclusive
 from vgrads.exchange.values import COULD_NOT
@@ -68,7 +68,7 @@ class LocalCalls:
         with self._lock:
             lines, self._lines = self._lines, []
         if lines:
-            more_commands(self._channel.folder, self.number, lines, self._channel.durable)
+            append_commands(self._channel.folder, self.number, lines, self._channel.durable)
             self._channel.bags.grow()
 
     def cancel(self, tasks: Sequence[int]) -> set[int]:

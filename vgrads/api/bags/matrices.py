@@ -27,7 +27,7 @@ from vgrads.dispatch.storage.block_files import (
     blocks_bag,
     keep_blocks,
 )
-from vgrads.dispatch.storage.matrix_store import MatrixStore, joined
+from vgrads.dispatch.storage.matrix_store import MatrixStore, join_values
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import copy_user_file, open_user_file, read_user_file
 from vgrads.workflows.generated.blocks import MOST_SIDE, BlockGrid
@@ -240,7 +240,7 @@ def about(
     """Return the header of a matrix file: enough to identify and to print it."""
     function = problem.function
     inputs = json.dumps([digests.a, [] if problem.half else digests.b, digests.more])
-    border = hashlib.sha256(joined(list(problem.border))).hexdigest() if problem.border else ""
+    border = hashlib.sha256(join_values(list(problem.border))).hexdigest() if problem.border else ""
     return {
         "format": 1,
         "grid": grid.as_json(),
@@ -290,7 +290,7 @@ def lay_out(
     for path in shipped:
         copy_user_file(path, folder / path.name)
     if problem.border:
-        (folder / EDGES).write_bytes(joined(list(problem.border)))
+        (folder / EDGES).write_bytes(join_values(list(problem.border)))
     words = list(function.words)
     if function.file is not None:
         words[0] = function.file.name
@@ -349,7 +349,7 @@ def measure(problem: MatrixProblem, digests: Digests) -> Measured:
             (stage / name).parent.mkdir(parents=True, exist_ok=True)
             (stage / name).symlink_to(place / "given" / path)
         if problem.border:
-            (stage / EDGE).write_bytes(joined(files.around(0)))
+            (stage / EDGE).write_bytes(join_values(files.around(0)))
         process = subprocess.Popen(
             f"{blocks.command(0)} {MEASURE_S}",
             shell=True,

@@ -22,7 +22,7 @@ from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.records import END
 from vgrads.dispatch.core.tasks import DONE, WORDS
 from vgrads.dispatch.storage.block_files import Blocks, is_of_blocks
-from vgrads.dispatch.storage.carried import DoneTasks, done_tasks
+from vgrads.dispatch.storage.carried import DoneTasks, read_done_tasks
 from vgrads.dispatch.storage.folder import StoredBag, open_bag
 from vgrads.dispatch.storage.journal import read_ends, read_state
 from vgrads.dispatch.storage.matrix_store import MatrixStore
@@ -128,7 +128,7 @@ class BagResults:
 
     @cached_property
     def _done(self) -> DoneTasks:
-        return done_tasks(self.folder, self.number)
+        return read_done_tasks(self.folder, self.number)
 
     @cached_property
     def _last(self) -> np.ndarray:

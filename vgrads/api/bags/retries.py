@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from vgrads.dispatch.core.step import retriable
+from vgrads.dispatch.core.step import find_retriable
 from vgrads.dispatch.core.tasks import ENDED, WORDS
 from vgrads.dispatch.storage.journal import read_state
 from vgrads.kernel.errors import InputError
@@ -39,7 +39,7 @@ def count_retriable(folder: Path, number: int, bag_id: str, tasks: Sequence[int]
                 f"'{WORDS[status[task]]}'",
                 where="TASK",
             )
-    chosen = retriable(status, tasks)
+    chosen = find_retriable(status, tasks)
     if not chosen:
         fix = f"to do tasks again that are done, name them: vgrads retry {bag_id} TASK"
         what = "all tasks are done" if bag.over else "it has not ended, and no task has failed"

@@ -22,10 +22,19 @@ import numpy as np
 
 from vgrads.api.bags.sites import select_usable_sites
 from vgrads.api.wiring import are_all_simulated, read_own_values
-from vgrads.bags.bag import BagSpec, Listed, Template, parts_of
+from vgrads.bags.bag import BagSpec, Listed, Template, split_template
 from vgrads.dispatch.parameters import RangeSteps
-from vgrads.dispatch.storage.carried import DoneTasks, carried_folder, done_tasks, write_carried
-from vgrads.dispatch.storage.file_records import FileRecords, committed_outputs, sent_inputs
+from vgrads.dispatch.storage.carried import (
+    DoneTasks,
+    find_carried_folder,
+    read_done_tasks,
+    write_carried,
+)
+from vgrads.dispatch.storage.file_records import (
+    FileRecords,
+    read_committed_outputs,
+    read_sent_inputs,
+)
 from vgrads.dispatch.storage.folder import StoredBag, open_bag
 from vgrads.dispatch.storage.status import read_json
 from vgrads.exchange.messages import PrintedOutput
@@ -172,7 +181,7 @@ def _fitting(
 ) -> _ReusedPart:
     """Return the tasks that an earlier run has done alike. ``left``: those without results so far;
     ``same``: both have the same tasks in the same order; ``changed``: files that it has read."""
-    done = done_tasks(other.folder, other.number)
+    done = read_done_tasks(other.folder, other.number)
     before = done.ends["task"].astype(np.int64)
     if same:
         tasks, rows = before, np.arange(len(before))
@@ -221,7 +230,7 @@ def _matched(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _with_same_inputs(stored: StoredBag, other: EarlierBag, tasks: np.ndarray) -> np.ndarray:
-    sent, files, commands = sent_inputs(other.bag), stored.files, stored.bag.commands
+    sent, files, commands = read_sent_inputs(other.bag), stored.files, stored.bag.commands
     same: dict[str, bool] = {}
 
     def is_same(name: str) -> bool:
@@ -238,7 +247,7 @@ def _with_outputs(
     stored: StoredBag, other: EarlierBag, tasks: np.ndarray, before: np.ndarray
 ) -> np.ndarray:
     results, commands = other.bag / "results", stored.bag.commands
-    records = committed_outputs(other.bag)
+    records = read_committed_outputs(other.bag)
     were = {(r[0], r[1]): FileFingerprint(r[2], r[3]) for r in records.tolist()}
 
     def is_whole(task: int, old: int) -> bool:
@@ -287,8 +296,8 @@ def _link_outputs(bag: Path, stored: StoredBag, part: _ReusedPart, records: File
 
 def read_carried_tasks(folder: Path, number: int) -> list[int]:
     """Return the tasks of a bag that were done before it started."""
-    path = carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
-    return done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
+    path = find_carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
+    return read_done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
 
 
 def _changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader) -> set[str]:
@@ -312,10 +321,12 @@ def _texts(spec: BagSpec) -> list[str]:
         return ["\n".join(commands.lines[n] for n in range(len(commands.lines)))]
     if not isinstance(commands, Template):
         return []
-    used = {name for _, name, _ in parts_of(commands.text) if name}
+    used = {name for _, name, _ in split_template(commands.text) if name}
     axes = [axis for axis in commands.axes if used & set(axis.names)]
     plain = all(isinstance(axis.rows, RangeSteps) or not _has_paths(axis.rows) for axis in axes)
-    text = "".join(before + (_PLACE if name else "") for before, name, _ in parts_of(commands.text))
+    text = "".join(
+        before + (_PLACE if name else "") for before, name, _ in split_template(commands.text)
+    )
     if plain and not any("/" in word for word in text.split() if _PLACE in word):
         return [text]
     return ["\n".join(commands.command(task) for task in range(len(commands)))]

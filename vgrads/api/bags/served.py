@@ -25,7 +25,7 @@ from vgrads.dispatch.storage.folder import (
     name_of,
     note_client,
     open_bag,
-    why_closed,
+    read_reason_closed,
 )
 from vgrads.dispatch.storage.retries import apply_requests
 
@@ -151,7 +151,9 @@ class ServedBags:
     def _grow(self, bag: StoredBag) -> None:
         manager, number = self._manager, bag.number
         close_if_silent(self._folder, number, bag.document)
-        closed = why_closed(self._folder, number)  # checked first, so that earlier tasks count
+        closed = read_reason_closed(
+            self._folder, number
+        )  # checked first, so that earlier tasks count
         if grown := bag.added():
             manager.core.add_tasks(number, grown)
             manager.notify()

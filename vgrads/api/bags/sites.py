@@ -18,9 +18,9 @@ from vgrads.drivers.api import SPOT
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_count, format_duration
 from vgrads.pool.acquire import ACQUISITIONS, acquire
-from vgrads.pool.lookahead import looking_ahead
+from vgrads.pool.lookahead import make_look_ahead
 from vgrads.pool.release import before_the_end, central_all, coordinated, distributed
-from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, together
+from vgrads.pool.view import PoolDecision, PoolLimits, PoolView, merge_decisions
 from vgrads.vgrid.catalog import Catalog, Queue, Site
 from vgrads.vgrid.closures import Reported, find_availability
 
@@ -196,7 +196,7 @@ def _decide(agents: HostsDocument) -> Callable[[PoolView], PoolDecision]:
             fix=f"choose one of {', '.join(RELEASES)}",
         )
     if agents.release == "look-ahead":
-        return looking_ahead(agents.patience, agents.acquire)
+        return make_look_ahead(agents.patience, agents.acquire)
     idle_s = float(agents.idle)
 
     def give_back(view: PoolView) -> PoolDecision:
@@ -208,6 +208,6 @@ def _decide(agents: HostsDocument) -> Callable[[PoolView], PoolDecision]:
             else distributed(view, idle_s)
         )
 
-    return lambda view: together(
+    return lambda view: merge_decisions(
         [acquire(view, agents.acquire), give_back(view), before_the_end(view)]
     )

@@ -26,7 +26,7 @@ from vgrads.pool.models import (
     graph_s,
     wavefront_best,
 )
-from vgrads.pool.size import AgentPrice, SizePoint, curve, notable_sizes
+from vgrads.pool.size import AgentPrice, SizePoint, compute_curve, find_notable_sizes
 from vgrads.workflows.formats.load import format_of, is_workflow
 from vgrads.workflows.sets import WorkflowSet
 
@@ -184,7 +184,7 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
     deadline_s = question.deadline_s if question.deadline_s is not None else work.deadline_s
     sizes = [
         sized
-        for sized in curve(
+        for sized in compute_curve(
             run_s, work.total_s / question.procs, question.most, question.price, question.wait_s
         )
         if sized.nodes >= least
@@ -201,6 +201,6 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
         "how": work.how,
         "sizes": [_as_answer(point) for point in sizes],
         "worth": {
-            name: _as_answer(point) for name, point in notable_sizes(sizes, deadline_s).items()
+            name: _as_answer(point) for name, point in find_notable_sizes(sizes, deadline_s).items()
         },
     }

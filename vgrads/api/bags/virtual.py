@@ -36,8 +36,8 @@ from vgrads.dispatch.storage.folder import (
     list_bags,
     name_of,
     open_bag,
-    readable_bags,
-    why_closed,
+    open_readable_bags,
+    read_reason_closed,
 )
 from vgrads.dispatch.storage.journal import DispatchJournal, read_state
 from vgrads.dispatch.storage.retries import apply_requests
@@ -56,7 +56,7 @@ _LATELY = 200
 def find_simulated_part(catalog: Catalog, folder: Path) -> Catalog | None:
     """Return the sites that a dispatcher's bags may use, if all of them are simulated; None if they
     are real."""
-    named = [bag.document.sites for bag in readable_bags(folder)]
+    named = [bag.document.sites for bag in open_readable_bags(folder)]
     if any(AD_HOC in names for names in named):
         return None
     required = {name for names in named for name in names or [s.name for s in catalog.sites]}
@@ -226,7 +226,7 @@ class VirtualBagWork:
             if stored.document.open and not self._core.state.bags[number].over:
                 close_if_silent(self.folder, number, stored.document)
                 # checked first, so that earlier tasks count
-                closed = why_closed(self.folder, number)
+                closed = read_reason_closed(self.folder, number)
                 self._core.add_tasks(number, stored.added())
                 if closed is not None:
                     self._core.close(number, clock.now(), closed)

@@ -26,7 +26,7 @@ from vgrads.workflows.formats.load import (
 from vgrads.workflows.formats.wfformat import write_wfformat
 from vgrads.workflows.sets import SetDocument, WorkflowSet
 from vgrads.workflows.task_environment import PLAIN
-from vgrads.workflows.written import document_of
+from vgrads.workflows.written import write_document
 
 FORMS: Mapping[str, str] = {".json": "wfformat", ".yaml": "set", ".yml": "set"}
 _WITHOUT_FIELD = {
@@ -124,7 +124,7 @@ def set_of_workflow_text(text: str, deadline: str, most_tasks: int) -> str | Non
 def set_text(workflow_set: WorkflowSet, deadline: str | None = None, where: str = "set") -> str:
     """Return a set as YAML, without default values; ``deadline``: its text, if given. InputError if
     the set has names that cannot be written, as a task's with a slash."""
-    document = document_of(workflow_set) | ({} if deadline is None else {"deadline": deadline})
+    document = write_document(workflow_set) | ({} if deadline is None else {"deadline": deadline})
     lean = validate(SetDocument, document, where).model_dump(mode="json", exclude_defaults=True)
     return str(
         yaml.dump(

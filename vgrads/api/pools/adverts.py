@@ -14,10 +14,10 @@ from vgrads.api.pools.ledger_connection import LedgerConnection
 from vgrads.dispatch.core.tasks import ASSIGNED
 from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.fleet.meter import TaskMeter
-from vgrads.dispatch.fleet.pools import excess, leased, staying
-from vgrads.dispatch.fleet.supply import demand_of
+from vgrads.dispatch.fleet.pools import count_leased, find_excess, list_staying
+from vgrads.dispatch.fleet.supply import compute_demand
 from vgrads.dispatch.server.manager import AD_HOC, DispatchManager
-from vgrads.exchange.keys import Keys, key_of
+from vgrads.exchange.keys import Keys, derive_key
 from vgrads.exchange.values import AttemptEnd
 from vgrads.execmgr.slot_names import spec_id
 
@@ -42,7 +42,7 @@ class Where:
             "contact": " ".join(f"tls://{name}:{self.port}" for name in _addresses(self.contact)),
             "certificate": self.keys.certificate,
             "slot": slot,
-            "key": key_of(self.keys.secret, slot),
+            "key": derive_key(self.keys.secret, slot),
         }
 
 
@@ -62,13 +62,13 @@ def entry_of(
     """Return the state of a manager, in processors (Yu 2013, section 4.4.1)."""
     serving = manager.core.serving
     running = sum(bag.tasks.counts[ASSIGNED] * bag.procs for bag in serving)
-    hosts = leased(staying(manager.core, manager.clock.now()))
+    hosts = count_leased(list_staying(manager.core, manager.clock.now()))
     return {
         "id": where.run,
         "project": project,
         "period_s": period_s,
         "running": running,
-        "waiting": sum(demand_of(bag) for bag in serving) - running,
+        "waiting": sum(compute_demand(bag) for bag in serving) - running,
         "procs": hosts.total(),
         "by_pool": dict(hosts),
         "bags": [bag.name for bag in serving][:20],
@@ -121,7 +121,7 @@ class Advertiser:
         self._period_s = min(PERIOD_S, choose_period(entries))
         self.line.soon(self._period_s)
         self.decided = sum_decided(entries, self.line.name)
-        for host, why in excess(staying(manager.core, manager.clock.now()), self.decided):
+        for host, why in find_excess(list_staying(manager.core, manager.clock.now()), self.decided):
             manager.disconnect(host, why)
 
     def on_end(self, bag: int, end: AttemptEnd) -> None:

@@ -19,14 +19,14 @@ from vgrads.dispatch.fleet.fleet import Fleet
 from vgrads.dispatch.fleet.pools import POOL
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import (
+    append_commands,
     close_bag,
     is_closed,
     keep_bag,
     list_bags,
-    more_commands,
     open_bag,
 )
-from vgrads.exchange.agent_file import agent_file
+from vgrads.exchange.agent_file import build_agent_file
 from vgrads.exchange.keys import Keys
 from vgrads.exchange.values import AttemptEnd
 from vgrads.kernel.files import write_whole
@@ -124,7 +124,7 @@ class PoolShares:
             there, self._requested_shares.get(name, 0)
         )  # workers that ended since may have had a reason
         if target > newest:
-            more_commands(self.folder, current, [WORK] * (target - newest))
+            append_commands(self.folder, current, [WORK] * (target - newest))
         elif target < there and current in manager.state.bags:
             manager.core.shrink(current, there - target, manager.clock.now())
 
@@ -133,7 +133,7 @@ class PoolShares:
         name, identity = str(entry["name"]), derive_identity(entry)
         source = self.folder / "managers" / identity
         source.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_whole(source / AGENT, agent_file())
+        write_whole(source / AGENT, build_agent_file())
         payload = {
             "VGRADS_CONTACT": entry["contact"],
             "VGRADS_CERT": entry["certificate"],

@@ -11,10 +11,10 @@ from typing import Any
 from vgrads.api.pools.document import PoolDocument
 from vgrads.api.pools.ledger import Json, LedgerEntries
 from vgrads.pool.decide import Decision, PoolPolicy, PoolSnapshot, WorkerView, decide
-from vgrads.pool.ledger import PoolClaim, claimed_before
+from vgrads.pool.ledger import PoolClaim, sum_claimed_before
 from vgrads.pool.share import ManagerAd, SharePolicy, fill
 from vgrads.pool.size_view import Memory
-from vgrads.pool.time_slice import time_slice
+from vgrads.pool.time_slice import share_by_turns
 from vgrads.pool.view import RequestView
 
 
@@ -94,7 +94,9 @@ def decide_now(
         if reason.kind == "share"
     }
     waiting_s = {name: here.now_s - at_s for name, at_s in requested_s.items()}
-    payload = time_slice(decision.shares, needs, here.running, waiting_s, float(document.period))
+    payload = share_by_turns(
+        decision.shares, needs, here.running, waiting_s, float(document.period)
+    )
     shares = {name: count for name, count in payload.items() if count}
     claimed_s = {
         name: here.now_s
@@ -186,7 +188,7 @@ def _others(
     ]
     mine = {name: here.now_s - at_s for name, at_s in memory.claimed_s.items()}
     leased = {str(m["name"]): m["by_pool"] for m in entries.managers}
-    before = claimed_before(claims, document.name, mine, leased)
+    before = sum_claimed_before(claims, document.name, mine, leased)
     return {name: math.ceil(procs / document.worker.procs) for name, procs in before.items()}
 
 

@@ -18,7 +18,7 @@ from vgrads.api.wiring import (
     open_site,
 )
 from vgrads.drivers.api import QueueLimits
-from vgrads.drivers.machines import shared_text
+from vgrads.drivers.machines import describe_shared_nodes
 from vgrads.drivers.quality import QUALITY
 from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count, format_duration
@@ -110,7 +110,9 @@ def _check_real(site: Site) -> Json:
     wrong = [text for queue in site.queues if (text := _queue_problem(queue, by_queue))]
     wrong += [p for p in (python, *survey.problems) if p and not p.startswith("no history")]
     shared = (
-        shared_text(by_queue[q.name], survey.queues) for q in site.queues if q.name in by_queue
+        describe_shared_nodes(by_queue[q.name], survey.queues)
+        for q in site.queues
+        if q.name in by_queue
     )
     notes = [f"{text}: their jobs take the same nodes" for text in shared if text]
     notes += [p for p in survey.problems if p.startswith("no history")]

@@ -15,7 +15,7 @@ from vgrads.policies.policy import job_ad as policy_job_ad
 Ad = dict[str, Any]
 
 
-def agent_ad(dispatch_index: DispatchIndex, agent: AgentState, now_s: float) -> Ad:
+def make_agent_ad(dispatch_index: DispatchIndex, agent: AgentState, now_s: float) -> Ad:
     """Return the ad of an agent: its attributes, and the history of its machine."""
     record = dispatch_index.record(agent)
     return {
@@ -33,7 +33,7 @@ def agent_ad(dispatch_index: DispatchIndex, agent: AgentState, now_s: float) -> 
     }
 
 
-def job_ad(
+def make_job_ad(
     dispatch_index: DispatchIndex, bag: BagState, rules: BagSpec, task: int | None, now_s: float
 ) -> Ad:
     """Return the ad of a job; ``task`` None: any job without a running attempt, all equal for a
@@ -49,7 +49,7 @@ def job_ad(
         replicas.append(
             {
                 "Name": f"{bag.name}.{task}.{agent.assigned.get((bag.number, task or 0), 0)}",
-                "Host": agent_ad(dispatch_index, agent, now_s),
+                "Host": make_agent_ad(dispatch_index, agent, now_s),
                 "SentTime": sent_s,
                 "Age": now_s - sent_s,
             }
@@ -64,12 +64,12 @@ def job_ad(
     }
 
 
-def bag_ad(bag: BagState, tail: bool) -> Ad:
+def make_bag_ad(bag: BagState, tail: bool) -> Ad:
     """Return the ad of a bag in its current state."""
     counts = bag.tasks.counts
     return {"Tail": tail, "JobsLeft": bag.tasks.left, "JobsDone": counts[DONE]}
 
 
-def queue_ad(dispatch_index: DispatchIndex) -> Ad:
+def make_queue_ad(dispatch_index: DispatchIndex) -> Ad:
     """Return the ad of the queue: all bags that are not terminal."""
     return {"BOTsInQueue": len(dispatch_index.serving)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vgrads.dispatch.core.advertising import Ad, bag_ad, job_ad, queue_ad
+from vgrads.dispatch.core.advertising import Ad, make_bag_ad, make_job_ad, make_queue_ad
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering, Rank, value_of
 from vgrads.dispatch.core.bag_state import BagState
@@ -151,7 +151,7 @@ class BagIndex:
             return None
         if number not in self._policies:
             return 0.0
-        terms, job, queue = self.terms(bag), self.job(bag), queue_ad(self._dispatch_index)
+        terms, job, queue = self.terms(bag), self.job(bag), make_queue_ad(self._dispatch_index)
         if not terms.requirements(ad, job, queue):
             return None
         if self.policy(bag).has("Concurrency") and not terms.concurrency(ad, job, queue):
@@ -162,13 +162,15 @@ class BagIndex:
         return self._policies[bag.number][0]
 
     def terms(self, bag: BagState) -> Residual:
-        return self.policy(bag).under(bag_ad(bag, bag.number in self._dispatch_index.tails))
+        return self.policy(bag).under(make_bag_ad(bag, bag.number in self._dispatch_index.tails))
 
     def job(self, bag: BagState) -> Ad:
         """Return a job of a bag without a running attempt: they are all equal, and stay so."""
         ad = self._jobs.get(bag.number)
         if ad is None:
-            ad = job_ad(self._dispatch_index, bag, self._dispatch_index.bags[bag.number], None, 0.0)
+            ad = make_job_ad(
+                self._dispatch_index, bag, self._dispatch_index.bags[bag.number], None, 0.0
+            )
             self._jobs[bag.number] = ad
         return ad
 
@@ -179,5 +181,5 @@ class BagIndex:
             return True
         with serving(number):
             return self.terms(self._dispatch_index.state.bags[number]).grid(
-                grid, queue_ad(self._dispatch_index)
+                grid, make_queue_ad(self._dispatch_index)
             )

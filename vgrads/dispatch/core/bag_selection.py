@@ -11,7 +11,13 @@ from random import Random
 from typing import NamedTuple
 
 from vgrads.bags.choice import FAIR_SHARE
-from vgrads.dispatch.core.advertising import Ad, agent_ad, bag_ad, job_ad, queue_ad
+from vgrads.dispatch.core.advertising import (
+    Ad,
+    make_agent_ad,
+    make_bag_ad,
+    make_job_ad,
+    make_queue_ad,
+)
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_index import BagIndex
 from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering, Rank, Row
@@ -57,7 +63,7 @@ class BagSelection:
             if dispatch_index.work_for(bag) and self.index.rank(bag.number, agent, {}) is not None:
                 yield Offer(bag)
             return
-        ad = agent_ad(dispatch_index, agent, now_s) if self.index.has_policies else {}
+        ad = make_agent_ad(dispatch_index, agent, now_s) if self.index.has_policies else {}
         orders = [(group, *self.index.order(group, agent, ad)) for group in self.index.groups()]
         if self._fair:
             yield from self._by_share(orders, ad)
@@ -71,7 +77,7 @@ class BagSelection:
         """Return True where an agent may get tasks of a bag."""
         self.index.refresh()
         ad = (
-            agent_ad(self._dispatch_index, agent, self._dispatch_index.state.now_s)
+            make_agent_ad(self._dispatch_index, agent, self._dispatch_index.state.now_s)
             if self.index.has_policies
             else {}
         )
@@ -143,7 +149,7 @@ class BagSelection:
             terms, concurrency = self.index.terms(bag), None
             if self.index.policy(bag).has("Concurrency"):
                 concurrency = terms.concurrency(
-                    ad, self.index.job(bag), queue_ad(self._dispatch_index)
+                    ad, self.index.job(bag), make_queue_ad(self._dispatch_index)
                 )
         return Offer(bag, rank, concurrency, terms)
 
@@ -157,7 +163,7 @@ class BagSelection:
             return
         dispatch_index, limit_s = self._dispatch_index, None
         if self.index.policy(offer.bag).has("Deadline"):
-            ad, queue = agent_ad(dispatch_index, agent, now_s), queue_ad(dispatch_index)
+            ad, queue = make_agent_ad(dispatch_index, agent, now_s), make_queue_ad(dispatch_index)
             limit_s = offer.terms.deadline(
                 ad, self.index.job(offer.bag), queue, offer.concurrency or 1
             )
@@ -172,7 +178,7 @@ class BagSelection:
     ) -> None:
         """Record the same for a task that the agent had before."""
         if self.index.has_policy(bag.number):
-            ad = agent_ad(self._dispatch_index, agent, now_s)
+            ad = make_agent_ad(self._dispatch_index, agent, now_s)
             self.handed_out(agent, self._offer(bag, 0.0, ad), [(bag.number, task, attempt)], now_s)
 
     # copies
@@ -182,9 +188,9 @@ class BagSelection:
         if offer.terms is None:
             return True
         dispatch_index, rules = self._dispatch_index, self._dispatch_index.bags[offer.bag.number]
-        job = job_ad(dispatch_index, offer.bag, rules, task, now_s)
+        job = make_job_ad(dispatch_index, offer.bag, rules, task, now_s)
         return offer.terms.requirements(
-            agent_ad(dispatch_index, agent, now_s), job, queue_ad(dispatch_index)
+            make_agent_ad(dispatch_index, agent, now_s), job, make_queue_ad(dispatch_index)
         )
 
     def to_replica(self, bag: BagState, now_s: float, most: int) -> list[int]:
@@ -201,10 +207,10 @@ class BagSelection:
             # replacement
             keys = {t: self._draws.random() ** len(bag.tasks.agents_of(t)) for t in tasks}
             tasks = heapq.nlargest(most, tasks, key=keys.__getitem__)
-        queue, counts = queue_ad(self._dispatch_index), rules.policy.has("Concurrency")
+        queue, counts = make_queue_ad(self._dispatch_index), rules.policy.has("Concurrency")
         offers = []
         for task in islice(tasks, most):
-            job = job_ad(self._dispatch_index, bag, rules, task, now_s)
+            job = make_job_ad(self._dispatch_index, bag, rules, task, now_s)
             agent = job["Replica1"]["Host"]
             in_force = terms.concurrency(agent, job, queue) if counts else 1
             if terms.replication(job, queue, agent, in_force):
@@ -221,14 +227,14 @@ class BagSelection:
         rules = self._dispatch_index.bags[bag.number]
         if rules.policy is None:
             return []
-        state = bag_ad(bag, bag.number in self._dispatch_index.tails)
+        state = make_bag_ad(bag, bag.number in self._dispatch_index.tails)
         agent_, job = (
-            agent_ad(self._dispatch_index, agent, now_s),
-            job_ad(self._dispatch_index, bag, rules, task, now_s),
+            make_agent_ad(self._dispatch_index, agent, now_s),
+            make_job_ad(self._dispatch_index, bag, rules, task, now_s),
         )
         return [
             rules.policy.explain(
-                slot, state, host=agent_, job=job, queue=queue_ad(self._dispatch_index)
+                slot, state, host=agent_, job=job, queue=make_queue_ad(self._dispatch_index)
             )
             for slot in ("JobRequirements", "Rank", "Concurrency")
             if rules.policy.has(slot)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from vgrads.bags.node_history import (
     QUARANTINE_AT,
     NodeHistory,
-    black_hole_odds,
-    probability_healthy,
+    estimate_black_hole_odds,
+    estimate_probability_healthy,
 )
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
@@ -67,7 +67,7 @@ class BlackHoles:
         survivors = {
             n: self._survivors(agent, n, longer_s) for n in {n for n, _ in record.quick_failures}
         }
-        return black_hole_odds(
+        return estimate_black_hole_odds(
             [self._chance(record, n, task, survivors[n]) for n, task in record.quick_failures]
         )
 
@@ -80,7 +80,9 @@ class BlackHoles:
         )
         elsewhere = bag.right + survivors
         others = bag.tasks.blamed.get(task, 0) - (1 if record.done else 0)
-        return probability_healthy(elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others))
+        return estimate_probability_healthy(
+            elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others)
+        )
 
     def _survivors(self, agent: AgentState, number: int, longer_s: float) -> int:
         """Return other agents that have had tasks of the same bag for longer than they took to fail

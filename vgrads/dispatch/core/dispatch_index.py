@@ -21,7 +21,7 @@ from vgrads.dispatch.core.records import (
     TasksAssigned,
     TasksReplicated,
     TasksRetained,
-    bag_of,
+    find_bag_number,
 )
 from vgrads.dispatch.core.state import Effect, State
 from vgrads.dispatch.core.tasks import PENDING
@@ -241,5 +241,5 @@ def _touched(record: Record, state: State) -> Collection[int]:
     """Return the bags that a record changes."""
     if isinstance(record, AgentLeft):
         return {bag for bag, _ in state.agents[record.number].assigned}
-    number = bag_of(record)
+    number = find_bag_number(record)
     return () if number < 0 else (number,)

@@ -208,14 +208,14 @@ _NAMES = {kind: name for name, kind in _NAMED.items()}
 _TUPLES = ("sites", "failover")
 
 
-def fields_of(event: Event) -> dict[str, Any]:
+def list_event_fields(event: Event) -> dict[str, Any]:
     """Return the fields of an event, without those that it leaves unchanged."""
     return {name: value for name, value in field_values(event).items() if value is not None}
 
 
 def as_json(event: Event) -> tuple[str, dict[str, Any]]:
     """Return name and fields of an event in the storage format."""
-    return _NAMES[type(event)], fields_of(event)
+    return _NAMES[type(event)], list_event_fields(event)
 
 
 def from_json(name: str, stored: Mapping[str, Any]) -> Event:

@@ -70,7 +70,7 @@ class FailedExits:
         return [[task, e.code, list(e.machines)] for task, e in self._by_task.items()]
 
 
-def exits_from_json(stored: Sequence[Sequence[object]]) -> FailedExits:
+def decode_exits(stored: Sequence[Sequence[object]]) -> FailedExits:
     """Decode stored exits."""
     rows = {task: FailedExit(code, tuple(machines)) for task, code, machines in stored}  # type: ignore[arg-type]
     return FailedExits(rows)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from vgrads.bags.node_history import quarantined
+from vgrads.bags.node_history import record_quarantine
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import (
@@ -48,7 +48,7 @@ from vgrads.dispatch.core.records import (
     TasksReplicated,
     TasksRetained,
     TasksReturned,
-    bag_of,
+    find_bag_number,
 )
 from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import Effect, Owner, State
@@ -67,7 +67,7 @@ def apply(state: State, record: Record) -> list[Effect]:
         _FOLDS[type(record)](state, record)
         return []
     except Exception as error:
-        bag = state.bags.get(bag_of(record))
+        bag = state.bags.get(find_bag_number(record))
         if bag is None or bag.fault:
             raise
         _fail(state, bag.number, state.now_s, reason_of(error))
@@ -239,7 +239,7 @@ def _agent_quarantined(state: State, event: AgentQuarantined) -> None:
             tasks.failures[task] -= 1
             tasks.losses[task] = tasks.losses.get(task, 0) + 1
             state.bags[bag].exits.exonerate(task, machine)
-    state.records[machine] = quarantined(state.records[machine], event.at_s)
+    state.records[machine] = record_quarantine(state.records[machine], event.at_s)
 
 
 def _slot_changed(state: State, event: SlotChanged) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from vgrads.bags.node_history import NodeHistory, failed, is_quick, succeeded
+from vgrads.bags.node_history import NodeHistory, is_quick, record_failure, record_success
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import MOST_ATTEMPTS, BagState
 from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated, TasksRetained
@@ -73,7 +73,7 @@ def _done(state: State, bag: BagState, agent: AgentState, end: AttemptEnd, had: 
     if agent.machine:
         turnaround_s = end.waited_s + end.fetched_s + end.ran_s + end.sent_s
         record = state.records.get(agent.machine, _UNKNOWN)
-        state.records[agent.machine] = succeeded(record, end.at_s, turnaround_s)
+        state.records[agent.machine] = record_success(record, end.at_s, turnaround_s)
     bag.right = bag.right * _KEEP + 1.0
     bag.wrong *= _KEEP
     _learn(state, bag, end)
@@ -95,7 +95,7 @@ def _fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> N
         bag.tasks.blamed[end.task] = bag.tasks.blamed.get(end.task, 0) + 1
     if agent.machine:
         quick_failure = (bag.number, end.task) if is_quick(end.ran_s, bag.typical_s) else None
-        state.records[agent.machine] = failed(record, end.at_s, quick_failure, end.ran_s)
+        state.records[agent.machine] = record_failure(record, end.at_s, quick_failure, end.ran_s)
 
 
 def _learn(state: State, bag: BagState, end: AttemptEnd) -> None:
@@ -103,13 +103,13 @@ def _learn(state: State, bag: BagState, end: AttemptEnd) -> None:
     bag.ran_s += end.ran_s
     bag.shortest_s = end.ran_s if bag.shortest_s is None else min(bag.shortest_s, end.ran_s)
     bag.exits.forget((end.task,))
-    weight = fresh_weight(bag.tasks.counts[DONE], bag.tasks.counts[ASSIGNED])
+    weight = weigh_last_run(bag.tasks.counts[DONE], bag.tasks.counts[ASSIGNED])
     before = bag.typical_s if bag.typical_s is not None else end.ran_s
     bag.typical_s = before + weight * (end.ran_s - before)
     close_if_over(bag, end.at_s)
 
 
-def fresh_weight(ended: int, running: int) -> float:
+def weigh_last_run(ended: int, running: int) -> float:
     """Return how much the run time of the last ended task counts: as one of all, but at least a
     twentieth once twice as many have ended as run. The first ones, which began together, end in the
     order of their run times, and all of them must count alike."""
@@ -162,7 +162,7 @@ def take_late(state: State, record: TasksExpired) -> None:
     agent = state.agents[record.agent]
     if agent.machine:
         agent_record = state.records.get(agent.machine, _UNKNOWN)
-        state.records[agent.machine] = failed(agent_record, state.now_s, None, 0.0)
+        state.records[agent.machine] = record_failure(agent_record, state.now_s, None, 0.0)
     agent.failed += len(record.tasks)
     give_back(state, agent, record.bag, record.tasks)
 

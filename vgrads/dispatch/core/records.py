@@ -110,7 +110,7 @@ _READ_ERRORS = (struct.error, ValueError, LookupError, TypeError, AttributeError
 Record = TaskEvent | AttemptsEnded | Event
 
 
-def bag_of(record: Record) -> int:
+def find_bag_number(record: Record) -> int:
     """Return the number of the bag that a record is about; -1 where it is about none, or about
     several."""
     if isinstance(record, TaskEvent | AttemptsEnded):

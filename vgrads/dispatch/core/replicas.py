@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from vgrads.bags.bag import BagSpec
 from vgrads.bags.replicate import Pace, RunningAttempt, TimeLeft, stragglers
-from vgrads.bags.tail import in_tail
+from vgrads.bags.tail import is_in_tail
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_selection import BagSelection
 from vgrads.dispatch.core.bag_state import BagState
@@ -102,7 +102,7 @@ class Replication:
         if bag.number not in self._measured:
             self._measured.add(bag.number)
             self._take_up(bag, now_s)
-        tail = stands_in_tail(self._dispatch_index, bag, rules)
+        tail = has_tail_begun(self._dispatch_index, bag, rules)
         self._report_tail(bag, rules, tail)
         if tail and bag.tasks.where:
             self._want(bag, self._chosen(bag, rules, now_s))
@@ -218,12 +218,14 @@ class Replication:
                 self._dispatch_index.urgent[number] = None
 
 
-def stands_in_tail(dispatch_index: DispatchIndex, bag: BagState, rules: BagSpec) -> bool:
+def has_tail_begun(dispatch_index: DispatchIndex, bag: BagState, rules: BagSpec) -> bool:
     """Return True where the tail of a bag has begun; an open bag has none yet."""
     before = bag.tail or bag.number in dispatch_index.tails
     places = dispatch_index.places // bag.procs
     pending = bag.tasks.left - bag.tasks.counts[ASSIGNED]
-    return not bag.open and in_tail(pending, rules.tail_below, places, before, rules.tail_latched)
+    return not bag.open and is_in_tail(
+        pending, rules.tail_below, places, before, rules.tail_latched
+    )
 
 
 def _agents_of(bag: BagState) -> set[int]:

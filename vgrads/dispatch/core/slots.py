@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vgrads.dispatch.core.events import SlotChanged, fields_of
+from vgrads.dispatch.core.events import SlotChanged, list_event_fields
 from vgrads.kernel.values import field_values
 
 
-def source_name(site: str, market: str) -> str:
+def name_source(site: str, market: str) -> str:
     """Return the name of a source of nodes."""
     return f"{site} {market}" if market else site
 
@@ -44,7 +44,7 @@ class SlotRequest:
     @property
     def source(self) -> str:
         """Return the name of its source of nodes: the site, and for spot nodes the market."""
-        return source_name(self.site, self.market)
+        return name_source(self.site, self.market)
 
     @property
     def occupied(self) -> bool:
@@ -58,7 +58,7 @@ class SlotRequest:
 
     def changed(self, event: SlotChanged) -> SlotRequest:
         """Return the slot after an event."""
-        return replace(self, **fields_of(event))
+        return replace(self, **list_event_fields(event))
 
     def as_json(self) -> dict[str, Any]:
         """Encode it for a snapshot."""
@@ -67,6 +67,6 @@ class SlotRequest:
         return {name: value for name, value in field_values(self).items() if value != empty[name]}
 
 
-def slot_from_json(id: str, stored: Mapping[str, Any]) -> SlotRequest:
+def decode_slot(id: str, stored: Mapping[str, Any]) -> SlotRequest:
     """Decode a slot of a snapshot."""
     return SlotRequest(**{**stored, "id": id})

@@ -12,8 +12,8 @@ from vgrads.bags.node_history import NodeHistory
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import GoalChanged, as_json, from_json
-from vgrads.dispatch.core.exits import exits_from_json
-from vgrads.dispatch.core.slots import slot_from_json
+from vgrads.dispatch.core.exits import decode_exits
+from vgrads.dispatch.core.slots import decode_slot
 from vgrads.dispatch.core.state import Owner, State
 from vgrads.dispatch.core.tasks import TaskColumns
 from vgrads.kernel.earlier_versions import UNREADABLE
@@ -75,7 +75,7 @@ _AGENT = (
 )
 
 
-def snapshot_of(state: State) -> dict[str, Any]:
+def take_snapshot(state: State) -> dict[str, Any]:
     """Return a copy of the whole state, so that the state may change afterwards."""
     return {
         "version": VERSION,
@@ -115,7 +115,7 @@ def _goal_part(bag: BagState) -> dict[str, Any]:
 
 def _restore_goal_part(bag: BagState, part: dict[str, Any]) -> None:
     bag.shortest_s = part.get("shortest_s")
-    bag.exits = exits_from_json(part.get("exits", ()))
+    bag.exits = decode_exits(part.get("exits", ()))
     bag.goal_changes = [_goal_change(fields) for fields in part.get("changes", ())]
 
 
@@ -138,7 +138,7 @@ def _columns(tasks: TaskColumns) -> list[Any]:
     ]
 
 
-def state_of(snapshot: dict[str, Any]) -> State:
+def restore_state(snapshot: dict[str, Any]) -> State:
     """Return the state of a snapshot. Raise InputError for another version."""
     if snapshot.get("version") in (1, 2):
         raise InputError(EARLIER_JOURNAL, where="journal")
@@ -148,7 +148,7 @@ def state_of(snapshot: dict[str, Any]) -> State:
             where="journal",
         )
     state = State(now_s=snapshot["now_s"])
-    state.slots = {name: slot_from_json(name, slot) for name, slot in snapshot["slots"].items()}
+    state.slots = {name: decode_slot(name, slot) for name, slot in snapshot["slots"].items()}
     state.owners = {name: Owner(had) for name, had in snapshot["owners"].items()}
     for machine, (*fields, quick_failures, longest_s, pauses, until_s) in snapshot[
         "records"

@@ -137,7 +137,7 @@ class Core:
             for agent in of.agents_of(task):
                 self.dispatch_index.call_off(agent, number, task)
         if tasks:
-            self.note(ResultsRestored(number=number, at_s=at_s, runs=runs_of(tasks)))
+            self.note(ResultsRestored(number=number, at_s=at_s, runs=group_numbers(tasks)))
 
     def close(self, number: int, at_s: float, reason: str = "") -> None:
         """Close a bag: no more tasks can be added; ``reason``: why, where its user did not."""
@@ -169,7 +169,7 @@ class Core:
         failed or were dropped); others are left. Return first and last task of each contiguous
         range."""
         status = self.state.bags[number].tasks.status
-        runs = runs_of(retriable(status, tasks))
+        runs = group_numbers(find_retriable(status, tasks))
         self.note(TasksRetried(number=number, at_s=at_s, runs=runs, request=request))
         self.dispatch_index.tails.discard(number)
         self.dispatch_index.take_on(number)
@@ -234,7 +234,7 @@ class Core:
             self.dispatch_index.count_in(agent)
 
 
-def retriable(status: Sequence[int], tasks: Sequence[int] | None) -> list[int]:
+def find_retriable(status: Sequence[int], tasks: Sequence[int] | None) -> list[int]:
     """Return the tasks to retry, ascending. ``status``: of each task; ``tasks``: chosen ones, None
     for all that failed or were dropped."""
     if tasks is None:
@@ -242,7 +242,7 @@ def retriable(status: Sequence[int], tasks: Sequence[int] | None) -> list[int]:
     return [task for task in sorted(set(tasks)) if task < len(status) and status[task] in ENDED]
 
 
-def runs_of(tasks: Sequence[int]) -> list[list[int]]:
+def group_numbers(tasks: Sequence[int]) -> list[list[int]]:
     """Return ascending numbers as [first, last] of each contiguous range."""
     runs: list[list[int]] = []
     for task in tasks:

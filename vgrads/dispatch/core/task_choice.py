@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from vgrads.bags.bundle import MOST, bundle_size, fair_part
-from vgrads.bags.choice import WINDOW, local_first
+from vgrads.bags.bundle import MOST, bundle_size, limit_draw
+from vgrads.bags.choice import WINDOW, sort_by_locality
 from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_selection import BagSelection, Offer
 from vgrads.dispatch.core.bag_state import BagState
@@ -40,7 +40,7 @@ class TaskChoice:
         room = min(target - busy, self._in_time(agent, bag, places, busy, at_s), most)
         if room <= 0:
             return []
-        part = fair_part(bag.tasks.pending, places, self._dispatch_index.places // bag.procs)
+        part = limit_draw(bag.tasks.pending, places, self._dispatch_index.places // bag.procs)
         count = min(room, part if busy + part > places else max(part, places - busy))
         return self._next(agent, bag, max(1, count), at_s)
 
@@ -99,7 +99,7 @@ class TaskChoice:
         window = bag.tasks.next(max(WINDOW, count) + len(not_here))
         window = [task for task in window if task not in not_here]
         if needs is not None and agent.cached:
-            window = local_first(window, [needs(task) for task in window], agent.cached)
+            window = sort_by_locality(window, [needs(task) for task in window], agent.cached)
         return window[:count]
 
     def _not_here(self, agent: AgentState, bag: BagState, now_s: float) -> set[int]:

@@ -35,7 +35,7 @@ class PaidSlot:
         return billed_usd(self.nodes, end_s - self.since_s, where.billing_s, where.price)
 
 
-def paid_slots(
+def list_paid_slots(
     slots: Mapping[str, SlotRequest], sources: Iterable[FleetSite]
 ) -> tuple[PaidSlot, ...]:
     """Return the slots that cost money. One that the site refused costs nothing; one that was
@@ -55,7 +55,7 @@ def paid_slots(
     )
 
 
-def cost_shares(bags: Sequence[BagState]) -> dict[int, float]:
+def divide_costs(bags: Sequence[BagState]) -> dict[int, float]:
     """Return which share of the money each bag accounts for: by the processor seconds of its
     tasks; before any has ended, all alike."""
     used = {bag.number: bag.ran_s * bag.procs for bag in bags}
@@ -77,7 +77,7 @@ class Paid(Protocol):
 _Nodes = TypeVar("_Nodes", bound=Paid)
 
 
-def unpayable(
+def find_unpayable(
     slots: Sequence[PaidSlot], most_usd: float, now_s: float, ahead_s: float
 ) -> tuple[str, ...]:
     """Return the slots that :func:`must_end`."""

@@ -13,15 +13,15 @@ from functools import partial
 
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.explanation import unserved
-from vgrads.dispatch.fleet.goal_fleet import GoalFleet, end_unpayable, stuck_reason
+from vgrads.dispatch.explanation import find_unserved
+from vgrads.dispatch.fleet.goal_fleet import GoalFleet, end_unpayable, explain_stuck
 from vgrads.dispatch.fleet.site_view import (
     BusySince,
     FleetSite,
     LongestStay,
     SiteHealth,
-    grid_of,
-    pool_view,
+    make_pool_view,
+    make_supply_site,
 )
 from vgrads.dispatch.fleet.slots import FleetSlots, present, requested
 from vgrads.dispatch.fleet.supply import Fits, Supply, SupplySite
@@ -72,7 +72,7 @@ class Fleet:
         self._count_agents(now_s)
         moved, inventories = False, present(self.core.state, self.slots, now_s)
         grids = self._grids = [
-            grid_of(where, inventories[where.name], self._health[where.name], now_s)
+            make_supply_site(where, inventories[where.name], self._health[where.name], now_s)
             for where in self.sources
         ]
         needs = self.goals.needs(self.sources, inventories, self._health, now_s)
@@ -87,7 +87,7 @@ class Fleet:
         for where, share in zip(self.sources, shares, strict=True):
             health, inventory = self._health[where.name], inventories[where.name]
             work = needs.added(share, where, inventory)
-            view = pool_view(where, work, inventory, health, self._busy, now_s)
+            view = make_pool_view(where, work, inventory, health, self._busy, now_s)
             decision = needs.completed(where.decide(view), where, view, work.loads)
             stay = where.longest_stay(now_s, health.expected_s(where.boot_s))
             decision = _limited(decision, health.closed(now_s), stay)
@@ -215,7 +215,7 @@ class Fleet:
         reason."""
         core, ads = self.core, [grid.ad for grid in self._grids]
         now_s = core.state.now_s
-        return core.guarded(lambda: unserved(core, ads, now_s), now_s)
+        return core.guarded(lambda: find_unserved(core, ads, now_s), now_s)
 
     @property
     def hopeless(self) -> str:
@@ -225,7 +225,7 @@ class Fleet:
             return ""
         abandoned = all(self._health[p.name].is_abandoned for p in self.sources)
         words = [f"{p.name}: {self._health[p.name].words}" for p in self.sources if abandoned]
-        return stuck_reason(self.core, self.goals) or "; ".join(words)
+        return explain_stuck(self.core, self.goals) or "; ".join(words)
 
     def wait_for_end(self) -> bool:
         """Release everything; return True when nothing is held any more."""

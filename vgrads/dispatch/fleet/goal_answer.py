@@ -10,8 +10,8 @@ from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import GoalChanged
 from vgrads.dispatch.fleet.goal_fleet import GoalFleet
-from vgrads.dispatch.fleet.goal_state import current_view, judge_goal, most_workers
-from vgrads.dispatch.fleet.goal_view import GoalDecision, GoalView, view_of, without_work
+from vgrads.dispatch.fleet.goal_state import count_most_workers, judge_goal, update_view
+from vgrads.dispatch.fleet.goal_view import GoalDecision, GoalView, decide_without_work, make_view
 
 _MOST_PROMISES = 200
 _WAITS = GoalDecision(nodes={}, promise=None, reason="no decision was needed yet")
@@ -33,7 +33,7 @@ def goal_json(
     if promises and promise in (None, promises[-1][1]):
         promised_s, promise = promises[-1]
     reached_s = view.now_s if decision.reached and not view.lost else None
-    now = current_view(bag, view, now_s)
+    now = update_view(bag, view, now_s)
     state = judge_goal(
         bag,
         now,
@@ -69,12 +69,12 @@ def _last_decision(
     view = goals.views.get(bag.number)
     decision = goals.decisions.get(bag.number, _WAITS)
     if view is None or not goals.is_decided(bag):
-        view, decision = view_of(bag, goal, 0.0, now_s), _WAITS
+        view, decision = make_view(bag, goal, 0.0, now_s), _WAITS
     view = replace(view, goal=goal, due_s=bag.came_s + goal.deadline_s)
     is_whole = goal.required(view.tasks) == view.tasks
     if bag.ended_s is not None and bag.over and (is_whole or not decision.reached):
-        view = view_of(bag, goal, goals.spent_usd(bag.number, bag.ended_s), bag.ended_s)
-        decision = replace(without_work(view), reached=True)
+        view = make_view(bag, goal, goals.spent_usd(bag.number, bag.ended_s), bag.ended_s)
+        decision = replace(decide_without_work(view), reached=True)
     return view, decision
 
 
@@ -87,7 +87,7 @@ def _workers(goals: GoalFleet, bag: BagState) -> int | None:
     others = any(a.here and a.site not in names for a in goals.core.state.agents.values())
     if goals.ad_hoc_agents or others or not goals.inventory:
         return None
-    return most_workers(sources, goals.inventory, bag.procs)
+    return count_most_workers(sources, goals.inventory, bag.procs)
 
 
 def _newest(

@@ -8,8 +8,13 @@ from pathlib import Path
 
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.step import Core
-from vgrads.dispatch.goal_change import NO_GOAL, GoalRequest, refusal, request_of
-from vgrads.dispatch.storage.goal_requests import goal_requests
+from vgrads.dispatch.goal_change import (
+    NO_GOAL,
+    GoalRequest,
+    decode_goal_request,
+    explain_goal_refusal,
+)
+from vgrads.dispatch.storage.goal_requests import read_goal_requests
 
 
 def apply_goal_requests(
@@ -28,10 +33,10 @@ def apply_goal_requests(
     """
     if number not in core.bags:
         return False  # it could not be opened
-    requests = goal_requests(folder, number)
+    requests = read_goal_requests(folder, number)
     applied = len(core.state.bags[number].goal_changes)
     for count, stored in enumerate(requests[applied:], applied):
-        request = request_of(stored)
+        request = decode_goal_request(stored)
         due_s = instant_of(request.at_unix_s) + (request.within_s or 0.0)
         after, refused = _decide(core, number, request, spent_usd(number), now_s, due_s)
         core.change_goal(number, after, now_s, count, refused)
@@ -45,7 +50,7 @@ def _decide(
     bag, goal = core.state.bags[number], core.bags[number].goal
     if goal is None:
         return None, NO_GOAL
-    refused = refusal(
+    refused = explain_goal_refusal(
         request,
         is_over=bag.over,
         spent_usd=spent_usd,

@@ -16,22 +16,22 @@ from vgrads.dispatch.core.slots import SlotRequest
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED
-from vgrads.dispatch.fleet.budget import RELEASE_S, cost_shares, paid_slots, unpayable
+from vgrads.dispatch.fleet.budget import RELEASE_S, divide_costs, find_unpayable, list_paid_slots
 from vgrads.dispatch.fleet.goal_view import (
     LOOK_S,
     GoalDecision,
     GoalView,
-    jointly,
-    progress_of,
+    count_goal_progress,
+    count_joint_nodes,
+    make_view,
     share_sites,
-    view_of,
 )
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.supply import SiteDemand
 from vgrads.drivers.api import SlotState
 from vgrads.kernel.units import billed_s, format_count
-from vgrads.pool.view import NodeView, PoolDecision, PoolView, together
+from vgrads.pool.view import NodeView, PoolDecision, PoolView, merge_decisions
 
 _MOST_RECORDED = 400
 _BOUNDARY_S = 60.0
@@ -74,7 +74,7 @@ class GoalNeeds:
         reason = (
             f"released {format_count(len(going), 'node')} of {where.name}: others do their work"
         )
-        return together((decision, PoolDecision(drain=tuple(going), reasons=(reason,))))
+        return merge_decisions((decision, PoolDecision(drain=tuple(going), reasons=(reason,))))
 
     def _is_at_boundary(self, where: FleetSite, node: NodeView, now_s: float) -> bool:
         if not where.billing_s:
@@ -148,7 +148,7 @@ class GoalFleet:
             decision = self.decisions[bag.number]
             if before is None or before.nodes != decision.nodes:
                 reasons.append((bag.name, decision.reason))
-            nodes = jointly(nodes, decision.nodes, usable)
+            nodes = count_joint_nodes(nodes, decision.nodes, usable)
             self._record(bag.number, present, now_s)
         clouds = [where.name for where in sources if where.cloud]
         return GoalNeeds(
@@ -176,7 +176,7 @@ class GoalFleet:
         at_s, before = self._looked.get(bag.number, (0.0, None))
         goal = self.core.bags[bag.number].goal
         assert goal is not None
-        required, done, lost = progress_of(bag, goal)
+        required, done, lost = count_goal_progress(bag, goal)
         period_s = min(LOOK_S, max(1.0, goal.deadline_s / 100.0))
         if basis == before and now_s - at_s < period_s and done + lost < required:
             return False
@@ -197,7 +197,7 @@ class GoalFleet:
         spent_usd = self.spent_usd(bag.number, now_s)
         idle_s = now_s + RELEASE_S + (bag.typical_s or 0.0)
         owed_usd = self.spent_usd(bag.number, idle_s) - spent_usd
-        own = view_of(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
+        own = make_view(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
         basis, reached_s = self._ended.get(bag.number, ((), now_s))
         if not own.left and basis == _basis(bag):
             own = replace(own, now_s=reached_s)
@@ -252,14 +252,14 @@ class GoalFleet:
 
     def spent_usd(self, bag: int, at_s: float) -> float:
         """Return what a bag has cost until an instant."""
-        slots = paid_slots(self.core.state.slots, self.sources)
-        share = cost_shares(list(self.core.state.bags.values()))[bag]
+        slots = list_paid_slots(self.core.state.slots, self.sources)
+        share = divide_costs(list(self.core.state.bags.values()))[bag]
         return share * sum(slot.cost_usd(at_s) for slot in slots)
 
     def _paid_s(self, now_s: float) -> dict[str, float]:
         """Return for how long the nodes of each source are paid already, at least."""
         left: dict[str, float] = {}
-        for slot in paid_slots(self.core.state.slots, self.sources):
+        for slot in list_paid_slots(self.core.state.slots, self.sources):
             if slot.ended_s is None:
                 used_s, name = now_s - slot.since_s, slot.where.name
                 left_s = billed_s(used_s, slot.where.billing_s) - used_s
@@ -273,13 +273,13 @@ class GoalFleet:
         bags = list(self.core.state.bags.values())
         budgets = [self._budget_usd(bag) for bag in bags]
         limits = [budget for budget in budgets if budget is not None]
-        slots = paid_slots(self.core.state.slots, self.sources)
+        slots = list_paid_slots(self.core.state.slots, self.sources)
         if not slots or len(limits) < len(budgets):
             return (), ()
         task_s = max((bag.typical_s or 0.0 for bag in bags if not bag.over), default=0.0)
         return (
-            unpayable(slots, sum(limits), now_s, RELEASE_S + task_s),
-            unpayable(slots, sum(limits), now_s, RELEASE_S),
+            find_unpayable(slots, sum(limits), now_s, RELEASE_S + task_s),
+            find_unpayable(slots, sum(limits), now_s, RELEASE_S),
         )
 
     def _budget_usd(self, bag: BagState) -> float | None:
@@ -292,7 +292,7 @@ def _basis(bag: BagState) -> tuple[int, ...]:
     return bag.retried, len(bag.tasks), len(bag.goal_changes)
 
 
-def stuck_reason(core: Core, goals: GoalFleet) -> str:
+def explain_stuck(core: Core, goals: GoalFleet) -> str:
     """Return why no bag that is left can get nodes any more; empty while one can."""
     decisions = [(bag.name, goals.decisions.get(bag.number)) for bag in core.serving]
     if not all(decision is not None and decision.stuck for _, decision in decisions):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from vgrads.bags.bag import BagGoal
 from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, FAILED
-from vgrads.dispatch.fleet.goal_view import GoalView, mean_error, progress_of
+from vgrads.dispatch.fleet.goal_view import GoalView, count_goal_progress, estimate_mean_error
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory
 from vgrads.kernel.promise_state import PromiseState, promise_state
 from vgrads.kernel.units import format_count, format_duration
@@ -29,7 +29,7 @@ class GoalState:
     reason: str = ""
 
 
-def most_workers(
+def count_most_workers(
     sources: Iterable[FleetSite], present: Mapping[str, SiteInventory], procs: int
 ) -> int:
     """Return how many tasks of ``procs`` processors could run at once: on all nodes that the
@@ -43,7 +43,9 @@ def most_workers(
     return workers
 
 
-def least_left_s(view: GoalView, shortest_s: float | None, workers: int | None) -> float | None:
+def estimate_least_left_s(
+    view: GoalView, shortest_s: float | None, workers: int | None
+) -> float | None:
     """Return the seconds without which the tasks that are left cannot end: on all workers at once,
     each task as short as the shortest that was observed, or as the 5 % quantile of its estimate
     where that is shorter. Tasks that agents have already count as if they ended now.
@@ -52,12 +54,12 @@ def least_left_s(view: GoalView, shortest_s: float | None, workers: int | None) 
     requested (``workers`` is None)."""
     if not view.each_s or not workers or (view.sampled and shortest_s is None):
         return None
-    quantile_s = view.each_s * math.exp(-_LOW * (mean_error(view) + _SPREAD))
+    quantile_s = view.each_s * math.exp(-_LOW * (estimate_mean_error(view) + _SPREAD))
     each_s = quantile_s if shortest_s is None else min(quantile_s, shortest_s)
     return math.ceil(max(0, view.left - view.running) / workers) * each_s
 
 
-def needed_exit(bag: BagState, goal: BagGoal) -> int | None:
+def find_needed_exit(bag: BagState, goal: BagGoal) -> int | None:
     """Return the exit status with which a command fails without whose tasks the goal cannot be
     reached; None where there is none. A task fails that failed alike on two machines, or that used
     up its retries."""
@@ -90,12 +92,12 @@ def judge_goal(
 ) -> GoalState:
     """Return the state of a bag's promise. ``view``: as of now; ``promise``: the last one of the
     present goal, None before the first; ``reached_s``: when enough was done; ``workers``:
-    :func:`most_workers`; ``error_of``: the last line of the errors of a command that failed with an
-    exit status."""
-    least_s = least_left_s(view, bag.shortest_s, workers)
+    :func:`count_most_workers`; ``error_of``: the last line of the errors of a command that failed
+    with an exit status."""
+    least_s = estimate_least_left_s(view, bag.shortest_s, workers)
     is_late = least_s is not None and view.now_s + least_s > view.due_s
     is_lost = bool(view.lost) and (view.goal.these or not bag.open)
-    code = needed_exit(bag, view.goal)
+    code = find_needed_exit(bag, view.goal)
     state = promise_state(
         promise,
         view.goal.probability,
@@ -119,9 +121,9 @@ def judge_goal(
     return GoalState(state=state)
 
 
-def current_view(bag: BagState, view: GoalView, now_s: float) -> GoalView:
+def update_view(bag: BagState, view: GoalView, now_s: float) -> GoalView:
     """Return a view with the present numbers of tasks."""
-    required, done, lost = progress_of(bag, view.goal)
+    required, done, lost = count_goal_progress(bag, view.goal)
     return replace(
         view,
         now_s=now_s,

@@ -98,7 +98,7 @@ def share_sites(one: BagState, other: BagState) -> bool:
     return not one.sites or not other.sites or bool(set(one.sites) & set(other.sites))
 
 
-def jointly(
+def count_joint_nodes(
     earlier: Counter[str], nodes: Mapping[str, int], sources: Sequence[FleetSite]
 ) -> Counter[str]:
     """Return how many nodes of each source are needed, if ``earlier`` are needed already and a bag
@@ -114,7 +114,7 @@ def jointly(
     return result
 
 
-def progress_of(bag: BagState, goal: BagGoal) -> tuple[int, int, int]:
+def count_goal_progress(bag: BagState, goal: BagGoal) -> tuple[int, int, int]:
     """Return how many tasks are required, how many of them are done, and how many can no longer
     be."""
     tasks, required = bag.tasks, goal.required(len(bag.tasks))
@@ -125,7 +125,7 @@ def progress_of(bag: BagState, goal: BagGoal) -> tuple[int, int, int]:
     return required, tasks.counts[DONE], max(0, lost - len(tasks) + required)
 
 
-def view_of(
+def make_view(
     bag: BagState,
     goal: BagGoal,
     spent_usd: float,
@@ -134,7 +134,7 @@ def view_of(
     paid_s: Mapping[str, float] | None = None,
 ) -> GoalView:
     """Return the view of a bag; see :class:`GoalView`."""
-    required, done, lost = progress_of(bag, goal)
+    required, done, lost = count_goal_progress(bag, goal)
     stated_s, counts = bag.stated_s, bag.tasks.counts
     ended = max(0, counts[DONE] - bag.reused)
     each_s = estimate_s(stated_s, bag.typical_s, ended, counts[ASSIGNED], required)
@@ -193,13 +193,13 @@ def expected_wait_s(where: FleetSite, health: SiteHealth | None = None) -> float
     return where.waits_s[len(where.waits_s) // 2] if where.waits_s else 60.0
 
 
-def first_usd(view: GoalView, where: FleetSite, health: SiteHealth) -> float:
+def compute_first_usd(view: GoalView, where: FleetSite, health: SiteHealth) -> float:
     """Return what a new node of a source costs at least: until it has ended one task."""
     first_s = expected_wait_s(where, health) + (view.each_s or 0.0) + 2.0 * RELEASE_S
     return billed_usd(1, first_s, where.billing_s, where.price)
 
 
-def payable_nodes(
+def count_payable_nodes(
     view: GoalView, where: FleetSite, present: SiteInventory, health: SiteHealth
 ) -> int:
     """Return how many nodes of a source the budget pays: those that are present or requested, and
@@ -208,11 +208,13 @@ def payable_nodes(
     if budget is None or not where.price:
         return where.limits.most
     here = present.staying + sum(request.nodes for request in present.requests)
-    new = int((budget - view.spent_usd - view.owed_usd) / first_usd(view, where, health) + 1e-9)
+    new = int(
+        (budget - view.spent_usd - view.owed_usd) / compute_first_usd(view, where, health) + 1e-9
+    )
     return min(where.limits.most, here + max(0, new))
 
 
-def without_work(view: GoalView) -> GoalDecision:
+def decide_without_work(view: GoalView) -> GoalDecision:
     """Return the decision where no task that counts is left."""
     if not view.is_final:
         reason = (
@@ -230,11 +232,11 @@ def without_work(view: GoalView) -> GoalDecision:
     return GoalDecision(nodes={}, promise=1.0, reason="the goal is reached", reached=True)
 
 
-def without_money(
+def decide_without_money(
     view: GoalView, sources: Sequence[FleetSite], health: Mapping[str, SiteHealth]
 ) -> GoalDecision:
     """Return the decision where no source is free, and the budget pays for no node."""
-    least_usd = min(first_usd(view, w, health[w.name]) for w in sources if w.price)
+    least_usd = min(compute_first_usd(view, w, health[w.name]) for w in sources if w.price)
     left_usd = max(0.0, (view.goal.budget_usd or 0.0) - view.spent_usd)
     free = [w for w in sources if not w.price and w.procs >= view.procs]
     return GoalDecision(
@@ -278,21 +280,21 @@ def source_of(
     )
 
 
-def mean_error(view: GoalView) -> float:
+def estimate_mean_error(view: GoalView) -> float:
     """Return the standard deviation of the logarithm of the true mean run time over the
     estimate."""
     sampled = min(view.sampled, _WEIGHED)
     return _STATED_ERROR if view.sampled < SAMPLE else 0.5 / math.sqrt(sampled) + 0.02
 
 
-def work_of(view: GoalView, workers: WorkerTime) -> Work:
+def measure_remaining_work(view: GoalView, workers: WorkerTime) -> Work:
     """Return what is left of a bag; ``workers``: what was measured of them."""
     assert view.each_s is not None
     mixed = view.sampled >= view.running  # the first tasks of all nodes have begun together
     return Work(
         tasks=view.work_left,
         mean_s=view.each_s,
-        error=mean_error(view),
+        error=estimate_mean_error(view),
         overhead_s=workers.overhead_s(view.each_s),
         rate=workers.rate,
         running=view.running if mixed else 0,
@@ -300,7 +302,7 @@ def work_of(view: GoalView, workers: WorkerTime) -> Work:
     )
 
 
-def useful_nodes(view: GoalView, source: NodeSource, elsewhere: int = 0) -> int:
+def count_useful_nodes(view: GoalView, source: NodeSource, elsewhere: int = 0) -> int:
     """Return how many nodes of a source have work: for all tasks that are left, or where not all
     may run at once, for those that may until nodes that are requested now would have started, and
     until the next decision. ``elsewhere``: workers of present nodes that are used before them."""

@@ -17,14 +17,14 @@ from vgrads.dispatch.fleet.goal_view import (
     SAMPLE,
     GoalDecision,
     GoalView,
+    count_payable_nodes,
+    count_useful_nodes,
+    decide_without_money,
+    decide_without_work,
     expected_wait_s,
     is_closed,
-    payable_nodes,
+    measure_remaining_work,
     source_of,
-    useful_nodes,
-    without_money,
-    without_work,
-    work_of,
 )
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.worker_time import WorkerTime
@@ -96,7 +96,7 @@ class GoalControl:
     ) -> GoalDecision:
         """Return how many nodes of each source are used now."""
         if not view.left:
-            return without_work(view)
+            return decide_without_work(view)
         usable = [
             where
             for where in sources
@@ -111,10 +111,12 @@ class GoalControl:
         )
         ready = view.left if view.ready is None else view.ready
         self._workers.look(view.now_s, workers, view.sampled, ready > 2 * workers)
-        payable = {w.name: payable_nodes(view, w, present[w.name], health[w.name]) for w in usable}
+        payable = {
+            w.name: count_payable_nodes(view, w, present[w.name], health[w.name]) for w in usable
+        }
         usable = [where for where in usable if payable[where.name]]
         if not any(not where.market for where in usable):
-            return without_money(view, sources, health)
+            return decide_without_money(view, sources, health)
         if view.each_s is None:
             return _sample(view, usable, payable)
         if self._is_outdated(view, usable):
@@ -164,7 +166,7 @@ class GoalControl:
 
     def work(self, view: GoalView) -> Work:
         """Return what is left of a bag."""
-        return work_of(view, self._workers)
+        return measure_remaining_work(view, self._workers)
 
     def _plan_for(self, view: GoalView, left_s: float) -> DeadlinePlan:
         budget = view.goal.budget_usd
@@ -196,7 +198,7 @@ class GoalControl:
         nodes: dict[str, int] = {}
         elsewhere = 0
         for queue, most in zip(queues, planned.plan.queues, strict=True):
-            count = min(most, useful_nodes(view, queue, elsewhere), payable[queue.name])
+            count = min(most, count_useful_nodes(view, queue, elsewhere), payable[queue.name])
             nodes[queue.name] = count
             elsewhere += min(count, present[queue.name].staying) * queue.workers
         cloud = next((source for source in self._sources if source.name == planned.cloud), None)
@@ -209,7 +211,7 @@ class GoalControl:
                 self.cloud, self.market = cloud.name, "none"
             decision, spot_name = _market_now(view, self, cloud, usable, present, queues)
             self.market = decision.market
-            useful = useful_nodes(view, cloud, elsewhere)
+            useful = count_useful_nodes(view, cloud, elsewhere)
             count = min(planned.plan.cloud, useful)
             name = spot_name if decision.market == "spot" else cloud.name
             if decision.market != "none":

@@ -22,12 +22,12 @@ OWN = ""
 """In place of a pool's name: agents that the manager requested itself, and ad-hoc agents."""
 
 
-def pool_of(agent: AgentState) -> str:
+def find_pool(agent: AgentState) -> str:
     """Return the pool from which an agent is leased."""
     return str(agent.attributes.get(POOL, OWN))
 
 
-def staying(core: Core, now_s: float) -> list[AgentState]:
+def list_staying(core: Core, now_s: float) -> list[AgentState]:
     """Return the agents that are connected and stay; an agent that has missed two heartbeats is not
     counted."""
     agents, last_s = core.state.agents.values(), core.last_heartbeat_s
@@ -38,26 +38,26 @@ def staying(core: Core, now_s: float) -> list[AgentState]:
     ]
 
 
-def leased(agents: Iterable[AgentState]) -> Counter[str]:
+def count_leased(agents: Iterable[AgentState]) -> Counter[str]:
     """Return the processors of each pool among these agents."""
     counts: Counter[str] = Counter()
     for agent in agents:
-        counts[pool_of(agent)] += agent.procs
+        counts[find_pool(agent)] += agent.procs
     return counts
 
 
-def excess(
+def find_excess(
     agents: Iterable[AgentState], decided: Mapping[str, int]
 ) -> list[tuple[AgentState, str]]:
     """Return the staying agents to release, and why; ``decided``: processors by pool. Those with
     the least work go first, the newest of them: the caches of the others stay. A pool that has
     reported nothing keeps its agents here."""
-    leasing = [agent_state for agent_state in agents if pool_of(agent_state) in decided]
-    there, results = leased(leasing), list[tuple[AgentState, str]]()
+    leasing = [agent_state for agent_state in agents if find_pool(agent_state) in decided]
+    there, results = count_leased(leasing), list[tuple[AgentState, str]]()
     for agent_state in sorted(
         leasing, key=lambda agent: (len(agent.assigned), -agent.joined_s, agent.number)
     ):
-        pool = pool_of(agent_state)
+        pool = find_pool(agent_state)
         if there[pool] - agent_state.procs >= decided[pool]:
             why = (
                 f"{pool} has decided on {format_count(decided[pool], 'processor')} here, but "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.slots import source_name
+from vgrads.dispatch.core.slots import name_source
 from vgrads.dispatch.fleet.supply import SiteDemand, SupplySite
 from vgrads.kernel.backoff import Backoff
 from vgrads.pool.overlay import GridRoom
@@ -61,7 +61,7 @@ class FleetSite:
     @property
     def name(self) -> str:
         """Return the name of the source."""
-        return source_name(self.site, self.market)
+        return name_source(self.site, self.market)
 
     def longest_stay(self, now_s: float, wait_s: float) -> LongestStay:
         """Return how long nodes may stay that are requested now and wait as long as this."""
@@ -161,7 +161,7 @@ class BusySince:
         return None if entry is None else entry[1]
 
 
-def grid_of(
+def make_supply_site(
     where: FleetSite, present: SiteInventory, health: SiteHealth, now_s: float
 ) -> SupplySite:
     """Return a site as the overlay's grid: its current agents may stay; more only where requests
@@ -201,7 +201,7 @@ def grid_of(
     return SupplySite(site=where.site, room=room, most=most, ad=ad)
 
 
-def pool_view(
+def make_pool_view(
     where: FleetSite,
     work: SiteDemand,
     present: SiteInventory,

@@ -17,7 +17,7 @@ Fits = Callable[[int, Mapping[str, object]], bool]
 """Is a grid, given as its ad, fit for a bag (its number)? Evaluated at each check."""
 
 
-def demand_of(bag: BagState) -> int:
+def compute_demand(bag: BagState) -> int:
     """Return the processors that a bag's waiting and running tasks would keep busy."""
     return (bag.tasks.pending + len(bag.tasks.where)) * bag.procs
 
@@ -66,7 +66,7 @@ class Supply:
         it waits there. Requests for nodes that are better placed elsewhere stay until the others
         have joined, so that no position in a queue is lost because of an estimate.
         """
-        demand = np.array([demand_of(bag) for bag in serving], np.int64)
+        demand = np.array([compute_demand(bag) for bag in serving], np.int64)
         fit = _fit(serving, grids, fits)
         procs = np.array([grid.room.procs for grid in grids], np.int64)
         size = procs * np.array([grid.most for grid in grids], np.int64)

@@ -26,7 +26,7 @@ from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.group import GroupWriter, StoredEnd
 from vgrads.dispatch.server.messages import check_tasks, write
 from vgrads.dispatch.storage.bag_files import BagFiles
-from vgrads.dispatch.storage.block_files import judged
+from vgrads.dispatch.storage.block_files import judge_blocks
 from vgrads.dispatch.storage.journal import DispatchJournal, EndReader, read_state
 from vgrads.dispatch.storage.status import listeners
 from vgrads.exchange.http import Connection
@@ -155,7 +155,7 @@ class DispatchManager:
         self, line: Connection, received: ReceivedMessage, now: float
     ) -> tuple[Connection, int, AgentReply | None] | None:
         """Return the answer to a message; None where it is held back until there is content."""
-        message = judged(received.message, self.files)
+        message = judge_blocks(received.message, self.files)
         message, site = _introduced(message, self.config.run, self.state.slots)
         if self.core.is_past(message):
             return line, 0, AgentReply(stop=True)  # none of it is acknowledged

@@ -22,7 +22,7 @@ from vgrads.dispatch.core.faults import BagFault, fault_in, serving
 from vgrads.dispatch.core.protocol import Files
 from vgrads.dispatch.core.tasks import DONE, ENDED
 from vgrads.dispatch.storage.bag_files import BagFiles, InputFile
-from vgrads.dispatch.storage.matrix_store import MatrixStore, joined, parted
+from vgrads.dispatch.storage.matrix_store import MatrixStore, join_values, split_values
 from vgrads.exchange.values import UNSENT, AttemptEnd, Message
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.generated.blocks import Area, BlockGrid
@@ -210,12 +210,12 @@ class BlockFiles(BagFiles):
         """Return the initial values: the corner, then above the first row, then left of the first
         column."""
         grid = self.blocks.grid
-        return parted((self.source / EDGES).read_bytes(), 1 + grid.cols + grid.rows)
+        return split_values((self.source / EDGES).read_bytes(), 1 + grid.cols + grid.rows)
 
     def _edge(self, task: int) -> str:
         """Return the digest of the file with the values around a block."""
         if task not in self._edges:
-            body = joined(self.around(task))
+            body = join_values(self.around(task))
             path = self.folder / "edges" / str(task)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(body)
@@ -251,7 +251,7 @@ class BlockFiles(BagFiles):
             return end
         try:
             body = (self.arriving(task, end.attempt) / output(task)).read_bytes()
-            parted(body, self.blocks.grid.count(task))
+            split_values(body, self.blocks.grid.count(task))
         except (OSError, InputError) as error:
             _log.warning("block %d of '%s': %s", task, self.bag.name, error)
             return end._replace(code=UNSENT)
@@ -279,7 +279,7 @@ class BlockFiles(BagFiles):
             self._store.close()
 
 
-def judged(message: Message, files: Mapping[int, BagFiles]) -> Message:
+def judge_blocks(message: Message, files: Mapping[int, BagFiles]) -> Message:
     """Return a message in which blocks with incomplete values have failed."""
     strict = {number for number, _ in message.ends if number in files and files[number].strict}
     if not strict:

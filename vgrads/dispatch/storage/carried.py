@@ -19,7 +19,7 @@ from vgrads.dispatch.core.records import END
 from vgrads.dispatch.storage.journal import read_ends
 from vgrads.dispatch.storage.outputs import OutputReader, Outputs
 from vgrads.dispatch.storage.retries import AttemptRounds
-from vgrads.dispatch.storage.status import agents_and_sites, read_json
+from vgrads.dispatch.storage.status import read_agents_and_sites, read_json
 from vgrads.exchange.messages import PrintedOutput
 from vgrads.kernel.files import write_whole
 
@@ -41,7 +41,7 @@ class DoneTasks:
         by_task = dict(zip(self.ends["task"].tolist(), range(len(self.ends)), strict=True))
         attempts, carried = self.ends["attempt"], self.carried
         for path, before in (
-            (carried_folder(self.folder) / "printed.bin", True),
+            (find_carried_folder(self.folder) / "printed.bin", True),
             (
                 self.folder / "printed.bin",
                 False,
@@ -53,14 +53,14 @@ class DoneTasks:
                     yield output
 
 
-def carried_folder(bag: Path) -> Path:
+def find_carried_folder(bag: Path) -> Path:
     """Return the folder of carried results in a bag's folder."""
     return bag / "before"
 
 
 def read_carried(bag: Path) -> tuple[np.ndarray, list[tuple[str, str]]]:
     """Return the carried ends of a bag, by task, and name and site of their agents."""
-    folder = carried_folder(bag)
+    folder = find_carried_folder(bag)
     try:
         body = (folder / "ends.bin").read_bytes()
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def write_carried(
     bag: Path, ends: np.ndarray, agents: Sequence[tuple[str, str]], printed: Iterable[PrintedOutput]
 ) -> None:
     """Store results of earlier runs with a bag that has not started. OSError where that fails."""
-    folder = carried_folder(bag)
+    folder = find_carried_folder(bag)
     folder.mkdir()
     outputs = Outputs(folder / "printed.bin")
     try:
@@ -86,7 +86,7 @@ def write_carried(
     write_whole(folder / "ends.bin", ends[np.argsort(ends["task"], kind="stable")].tobytes())
 
 
-def done_tasks(folder: Path, number: int) -> DoneTasks:
+def read_done_tasks(folder: Path, number: int) -> DoneTasks:
     """Return the tasks of a bag that are done, by the ends in its dispatcher's journal."""
     bag = folder / "bags" / f"{number:04d}"
     rounds = AttemptRounds(folder, number)
@@ -95,7 +95,7 @@ def done_tasks(folder: Path, number: int) -> DoneTasks:
     own = [ends[ends["code"] == 0] for ends in read_ends(folder / "journal", number)]
     ends = np.concatenate(own) if own else np.zeros(0, END)
     ends = ends[rounds.latest(ends["task"], ends["attempt"])]
-    agents = agents_and_sites(folder)
+    agents = read_agents_and_sites(folder)
     before = before.copy()
     before["host"] += len(agents)
     both = np.concatenate([before, ends])

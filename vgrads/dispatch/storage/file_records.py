@@ -71,7 +71,7 @@ def _lines(folder: Path) -> Iterable[tuple[str, str]]:
                     yield name, digest
 
 
-def sent_inputs(folder: Path) -> dict[str, str]:
+def read_sent_inputs(folder: Path) -> dict[str, str]:
     """Return the digests of the inputs that were sent; empty where the content changed during the
     work."""
     digests: dict[str, str] = {}
@@ -80,7 +80,7 @@ def sent_inputs(folder: Path) -> dict[str, str]:
     return digests
 
 
-def committed_outputs(folder: Path) -> np.ndarray:
+def read_committed_outputs(folder: Path) -> np.ndarray:
     """Return the last record of each output, in the order of tasks and positions."""
     try:
         body = (folder / _OUTPUTS).read_bytes()

@@ -151,7 +151,7 @@ def open_bag(folder: Path, number: int) -> StoredBag:
     return StoredBag(number, document, bag, files(bag, path, Path(stored["source"])))
 
 
-def readable_bags(folder: Path) -> list[StoredBag]:
+def open_readable_bags(folder: Path) -> list[StoredBag]:
     """Return the bags of a dispatcher's folder, without those that can no longer be opened."""
     numbers = []
     for number in list_bags(folder):
@@ -180,7 +180,7 @@ def check_open(folder: Path, number: int) -> None:
             where="bag",
             fix="submit a bag with open: true",
         )
-    reason = why_closed(folder, number)
+    reason = read_reason_closed(folder, number)
     if reason is not None:
         raise NotOpen(
             f"is closed: {reason or 'it accepts no more tasks'}",
@@ -189,7 +189,9 @@ def check_open(folder: Path, number: int) -> None:
         )
 
 
-def more_commands(folder: Path, number: int, commands: Iterable[str], durable: bool = True) -> int:
+def append_commands(
+    folder: Path, number: int, commands: Iterable[str], durable: bool = True
+) -> int:
     """Append commands to an open bag; return how many. They are on disk, as a unit, on return, if
     ``durable``. Raise NotOpen where it accepts no more."""
     path = folder / "bags" / f"{number:04d}" / "given"
@@ -210,10 +212,10 @@ def close_bag(folder: Path, number: int) -> None:
 
 def is_closed(folder: Path, number: int) -> bool:
     """Return True where no more commands can be added."""
-    return why_closed(folder, number) is not None
+    return read_reason_closed(folder, number) is not None
 
 
-def why_closed(folder: Path, number: int) -> str | None:
+def read_reason_closed(folder: Path, number: int) -> str | None:
     """Return the reason where no more commands can be added, empty where the user closed the bag;
     None while it is open."""
     try:

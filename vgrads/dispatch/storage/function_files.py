@@ -16,7 +16,7 @@ import numpy as np
 
 from vgrads.dispatch.core.protocol import Files
 from vgrads.dispatch.storage.bag_files import BagFiles
-from vgrads.exchange.function_file import function_digest, function_file
+from vgrads.exchange.function_file import build_function_file, compute_function_digest
 from vgrads.kernel.errors import InputError
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -37,21 +37,21 @@ class FunctionFiles(BagFiles):
 
     def of(self, task: int) -> Files | None:
         """Return the large parts of a call; None where it has none."""
-        digests = digests_in(self.bag.commands.command(task))
+        digests = find_digests(self.bag.commands.command(task))
         return Files({digest: digest for digest in digests}, ()) if digests else None
 
     def digests(self, task: int) -> list[str]:
         """Return the digests of the large parts of a call."""
-        return digests_in(self.bag.commands.command(task))
+        return find_digests(self.bag.commands.command(task))
 
     def input(self, digest: str) -> Path | None:
         """Return the file of a large part, or of the program that runs calls."""
         if not _DIGEST.fullmatch(digest):
             return None
         path = self.folder / PARTS / digest
-        if digest == function_digest() and not path.exists():
+        if digest == compute_function_digest() and not path.exists():
             path.parent.mkdir(exist_ok=True)
-            path.write_bytes(function_file())
+            path.write_bytes(build_function_file())
         return path if path.is_file() else None
 
     def place(self, task: int, attempt: int, name: str) -> Path:
@@ -75,7 +75,7 @@ class FunctionFiles(BagFiles):
             super().settle(task, attempt, counts)
 
 
-def digests_in(command: str) -> list[str]:
+def find_digests(command: str) -> list[str]:
     """Return the digests of the large parts of a call."""
     last: Sequence[str] = command.rpartition("\t")[2].split(",")
     return [digest for digest in last if digest]

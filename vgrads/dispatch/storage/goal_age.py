@@ -13,7 +13,7 @@ from vgrads.kernel.units import format_duration, format_usd
 _FINAL = (PromiseState.MET, PromiseState.MISSED)
 
 
-def goal_now(
+def age_goal(
     goal: Mapping[str, Any], status: Mapping[str, Any], now_unix_s: float
 ) -> dict[str, Any]:
     """Return a goal with ``promise_age_s``, how old its promise is, and ``due``, RFC 3339 (None at
@@ -39,7 +39,7 @@ def goal_now(
     return result
 
 
-def promise_text(goal: Mapping[str, Any]) -> str:
+def describe_goal_promise(goal: Mapping[str, Any]) -> str:
     """Return state, reason and promise of a goal in one line."""
     text = str(goal.get("state", ""))
     if goal.get("state_reason"):

@@ -25,7 +25,7 @@ def request_goal(
     return count
 
 
-def goal_requests(folder: Path, number: int) -> list[dict[str, Any]]:
+def read_goal_requests(folder: Path, number: int) -> list[dict[str, Any]]:
     """Return the requests so far. Raise InputError for one that cannot be read."""
     return read_requests(_requests(folder, number))
 

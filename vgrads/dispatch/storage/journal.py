@@ -22,8 +22,8 @@ from vgrads.dispatch.core.records import END, Record, pack, packed_ends, unpack
 from vgrads.dispatch.core.snapshot import (
     EARLIER_JOURNAL,
     pack_snapshot,
-    snapshot_of,
-    state_of,
+    restore_state,
+    take_snapshot,
     unpack_snapshot,
 )
 from vgrads.dispatch.core.state import State
@@ -104,7 +104,7 @@ class DispatchJournal:
         following = self._open_segment(self._number + 1)
         self._file.close()
         self._number, self._file = self._number + 1, following
-        return Roll(self.folder, self._number, pack_snapshot(snapshot_of(state)), self._rolling)
+        return Roll(self.folder, self._number, pack_snapshot(take_snapshot(state)), self._rolling)
 
     def close(self) -> None:
         """Close for writing."""
@@ -157,7 +157,7 @@ def read_state(folder: Path) -> State:
     first = images[-1] if images else 0
     state = State()
     if images:
-        state = state_of(unpack_snapshot((folder / f"image-{first:06d}.bin").read_bytes()))
+        state = restore_state(unpack_snapshot((folder / f"image-{first:06d}.bin").read_bytes()))
     segments = [number for number in _numbers(folder, "seg") if number >= first]
     for number in segments:
         path = folder / f"seg-{number:06d}.log"
@@ -204,7 +204,7 @@ def _records_of(group: FramedRecord) -> bytes:
     return zlib.decompress(group.body) if group.fields[0] == _PACKED else group.body
 
 
-def records_in(group: bytes) -> Iterator[Record]:
+def list_records(group: bytes) -> Iterator[Record]:
     """Return the records of a group from :meth:`DispatchJournal.take`."""
     if group:
         kind, body = group[: len(_MAGIC)], group[_HEAD.size :]

@@ -42,7 +42,7 @@ _BLOCKS = PackedFraming(
 )
 
 
-def joined(values: Sequence[bytes]) -> bytes:
+def join_values(values: Sequence[bytes]) -> bytes:
     """Join values in a block's format: their lengths, four bytes each, then the values."""
     lengths = array("I", map(len, values))
     if sys.byteorder == "big":
@@ -50,7 +50,7 @@ def joined(values: Sequence[bytes]) -> bytes:
     return lengths.tobytes() + b"".join(values)
 
 
-def parted(body: bytes, count: int) -> list[bytes]:
+def split_values(body: bytes, count: int) -> list[bytes]:
     """Split the values of a block of this many cells. Raise InputError for invalid data."""
     if len(body) < 4 * count:
         raise InputError(
@@ -173,8 +173,8 @@ class MatrixStore:
         return self._at[block] >= 0
 
     def append(self, blocks: Iterable[tuple[int, bytes]]) -> None:
-        """Append blocks in the format of :func:`joined`: they are on disk on return. Raise OSError
-        where that fails, and then none of them is."""
+        """Append blocks in the format of :func:`join_values`: they are on disk on return. Raise
+        OSError where that fails, and then none of them is."""
         records = [(number, self._packed(number, body)) for number, body in blocks]
         at = self._append(b"".join(record for _, record in records))
         for number, record in records:
@@ -196,7 +196,7 @@ class MatrixStore:
         record = _BLOCKS.read_at(self._file, self._at[block])
         if record is None:
             raise InputError(f"block {block} cannot be read any more", where=str(self.path))
-        return parted(record.body, self.grid.count(block))
+        return split_values(record.body, self.grid.count(block))
 
     def cells(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield (row, column, value) of all stored cells, row by row; a stripe of blocks is in

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vgrads.dispatch.core.step import Core, retriable, runs_of
+from vgrads.dispatch.core.step import Core, find_retriable, group_numbers
 from vgrads.dispatch.storage.retry_requests import retry_requests
 from vgrads.dispatch.storage.status import read_json
 from vgrads.kernel.files import write_whole
@@ -32,7 +32,7 @@ def apply_requests(folder: Path, number: int, core: Core, at_s: float) -> bool:
     for tasks in requests:
         runs = [
             [first, last, count]
-            for group in runs_of(retriable(bag.tasks.status, tasks))
+            for group in group_numbers(find_retriable(bag.tasks.status, tasks))
             for first, last, count in _equal(group, bag.tasks.attempts)
         ]
         applied = _read(folder, number)[: bag.retried]

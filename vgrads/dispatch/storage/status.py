@@ -63,14 +63,14 @@ def write_agent_names(folder: Path, agents: Sequence[tuple[str, str]]) -> None:
     _replace(folder / "hosts.json", [name for name, _ in agents])
 
 
-def agent_names(folder: Path) -> list[str]:
+def read_agent_names(folder: Path) -> list[str]:
     """Return the names of agents by number, where known."""
     return list(read_json(folder / "hosts.json", []))
 
 
-def agents_and_sites(folder: Path) -> list[tuple[str, str]]:
+def read_agents_and_sites(folder: Path) -> list[tuple[str, str]]:
     """Return name and site of agents by number, where known."""
-    names, sites = agent_names(folder), list(read_json(folder / "host-sites.json", []))
+    names, sites = read_agent_names(folder), list(read_json(folder / "host-sites.json", []))
     return list(zip(names, [*sites, *[""] * len(names)], strict=False))
 
 

@@ -33,7 +33,7 @@ class PlanningContext:
     reading: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
-def planner_options(options: PlanningOptions) -> Options:
+def make_planner_options(options: PlanningOptions) -> Options:
     """Return the options of the planner. Raise InputError for an unknown policy or model."""
     make_pipeline(options.policy)
     check_rule(options.promise_model)
@@ -65,7 +65,7 @@ def plan_workflow_set(
 
     ``others``: plans of similar requests, with which the search begins too.
     """
-    how = planner_options(options)
+    how = make_planner_options(options)
     if options.probability is not None:
         workflow_set = replace(workflow_set, probability=options.probability)
     grid = open_sites(options, context)

@@ -194,7 +194,7 @@ class RunRequest(_SetRequest, ExecutionOptions):
     ] = ""
 
 
-def changed_options(options: Request, of: type[Request]) -> Json:
+def list_changed_options(options: Request, of: type[Request]) -> Json:
     """Return the options of a class that differ from their defaults, as JSON."""
     return {
         entry.name: value.isoformat() if isinstance(value, datetime) else value
@@ -203,8 +203,8 @@ def changed_options(options: Request, of: type[Request]) -> Json:
     }
 
 
-def stored_options(stored: Json) -> PlanningOptions:
-    """Return the options that :func:`changed_options` wrote."""
+def read_stored_options(stored: Json) -> PlanningOptions:
+    """Return the options that :func:`list_changed_options` wrote."""
     at = stored.get("at")
     instant = datetime.fromisoformat(at) if isinstance(at, str) else at
     only = tuple(stored.get("only_sites", ()))

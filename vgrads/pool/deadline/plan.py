@@ -13,7 +13,7 @@ import numpy as np
 from vgrads.pool.deadline.scenarios import draw_scenarios
 from vgrads.pool.deadline.simulate import PlanOutcome, simulate_plans
 from vgrads.pool.deadline.values import DeadlineCase, NodePlan, NodeSource, Work
-from vgrads.pool.spot.choose import hazards_of, market_table
+from vgrads.pool.spot.choose import estimate_hazards, make_market_table
 from vgrads.pool.spot.survival import NEVER
 from vgrads.pool.spot.table import DecisionTable, MarketPrices, MarketRules
 
@@ -203,7 +203,7 @@ def _order(
 def _case(work: Work, sources: Sequence[NodeSource], goal: Goal) -> DeadlineCase:
     cloud, hazards = next((source for source in sources if source.cloud), None), NEVER
     if cloud is not None and cloud.history is not None:
-        hazards = hazards_of(cloud.history, cloud.prior, cloud.now_s)
+        hazards = estimate_hazards(cloud.history, cloud.prior, cloud.now_s)
     return DeadlineCase(
         work=work,
         queues=tuple(source for source in sources if not source.cloud),
@@ -282,7 +282,7 @@ def _tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
             spot_usd=math.inf if spot_usd is None else spot_usd,
             on_demand_usd=case.cloud.usd_per_hour,
         )
-        return market_table(
+        return make_market_table(
             case.deadline_s,
             case.deadline_s,
             MarketRules(

@@ -20,16 +20,16 @@ from vgrads.pool.spot.survival import (
     STEP_S,
     Hazards,
     LifeTable,
-    interval_of,
-    life_table,
-    posterior,
+    compute_posterior,
+    find_interval,
+    make_life_table,
 )
 from vgrads.pool.spot.table import (
     INFEASIBLE_USD,
     DecisionTable,
     MarketPrices,
     MarketRules,
-    decision_table,
+    make_decision_table,
 )
 
 MARKETS = ("none", "spot", "on-demand")
@@ -90,11 +90,11 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
         step_s=step_s,
         restart_s=restart_cost_s,
         prices=prices,
-        hazards=hazards_of(history.as_of(fit_s), prior, fit_s),
+        hazards=estimate_hazards(history.as_of(fit_s), prior, fit_s),
     )
-    table = market_table(deadline_s - fit_s, slack_s, rules)
+    table = make_market_table(deadline_s - fit_s, slack_s, rules)
     age_s = history.age_s(now_s)
-    until_s, age, market = deadline_s - now_s, interval_of(age_s), MARKETS.index(current.market)
+    until_s, age, market = deadline_s - now_s, find_interval(age_s), MARKETS.index(current.market)
     cost_usd = table.expected_usd(until_s, slack_s, available, age, market)
     if cost_usd > INFEASIBLE_USD and slack_s >= restart_cost_s:  # less than a unit of slack
         cost_usd = billed_usd(1, work_left_s + restart_cost_s, 0.0, prices.on_demand_usd)
@@ -112,11 +112,11 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
     )
 
 
-def market_table(left_s: float, slack_s: float, rules: MarketRules) -> DecisionTable:
+def make_market_table(left_s: float, slack_s: float, rules: MarketRules) -> DecisionTable:
     """Return the decisions for up to ``left_s`` until the deadline and at least ``slack_s`` of
     slack."""
     slack_steps = math.ceil(max(0.0, slack_s) / rules.step_s / _SLACK_STEPS + 1e-9) * _SLACK_STEPS
-    return decision_table(rules, max(1, round(left_s / rules.step_s)), slack_steps)
+    return make_decision_table(rules, max(1, round(left_s / rules.step_s)), slack_steps)
 
 
 def _last_fit_s(began_s: float, now_s: float, step_s: float) -> float:
@@ -129,6 +129,6 @@ def _last_fit_s(began_s: float, now_s: float, step_s: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def hazards_of(history: SpotHistory, prior: tuple[LifeTable, ...], fit_s: float) -> Hazards:
+def estimate_hazards(history: SpotHistory, prior: tuple[LifeTable, ...], fit_s: float) -> Hazards:
     """Return the hazards of a history until ``fit_s``."""
-    return Hazards(posterior(life_table(history, fit_s), prior))
+    return Hazards(compute_posterior(make_life_table(history, fit_s), prior))

@@ -66,24 +66,26 @@ NEVER = Hazards(np.array([np.full(len(AGES_S), _LEAST), np.full(len(AGES_S), _MO
 """There are no spot nodes."""
 
 
-def interval_of(age_s: float) -> int:
+def find_interval(age_s: float) -> int:
     """Return the interval of an age."""
     return int(np.searchsorted(AGES_S, age_s + 1e-6, side="right")) - 1
 
 
-def life_table(history: SpotHistory, now_s: float) -> LifeTable:
+def make_life_table(history: SpotHistory, now_s: float) -> LifeTable:
     """Return the life table of what was observed until now."""
     ended, at_risk = np.zeros((2, len(AGES_S))), np.zeros((2, len(AGES_S)))
     for spell in history.spells(now_s):
         kind = int(spell.available)
         if spell.ended:
-            ended[kind, interval_of(spell.length_s - STEP_S / 2)] += 1
+            ended[kind, find_interval(spell.length_s - STEP_S / 2)] += 1
         inside = np.diff(np.minimum(np.append(AGES_S, np.inf), spell.length_s))
         at_risk[kind] += inside / STEP_S
     return LifeTable(ended, at_risk)
 
 
-def posterior(observed: LifeTable, prior: tuple[LifeTable, ...], strength: float = 10.0) -> Table:
+def compute_posterior(
+    observed: LifeTable, prior: tuple[LifeTable, ...], strength: float = 10.0
+) -> Table:
     """Return hazards given what was observed here, and life tables of other places and dates.
 
     Each of these is as probable as it explains what was observed; the mean of their hazards counts

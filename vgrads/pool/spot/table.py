@@ -113,7 +113,7 @@ class MarketRules:
 
 
 @lru_cache(maxsize=16)
-def decision_table(rules: MarketRules, steps: int, slack_steps: int) -> DecisionTable:
+def make_decision_table(rules: MarketRules, steps: int, slack_steps: int) -> DecisionTable:
     """Return the best actions for so many steps until the deadline and so many of slack."""
     step_s = rules.step_s
     units_a_step = next(

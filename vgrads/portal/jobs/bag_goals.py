@@ -9,13 +9,13 @@ from typing import Any
 
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.goal_change import NO_GOAL, read_request, refusal
+from vgrads.dispatch.goal_change import NO_GOAL, explain_goal_refusal, read_request
 from vgrads.dispatch.storage.goal_requests import request_goal
 from vgrads.dispatch.storage.status import read_json
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError
 from vgrads.operations.bags.goal_change import GoalChange
-from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_bag_status
 
 _LOOK_S, _PROMISE_S = 0.1, 3.0
 
@@ -32,14 +32,14 @@ def request_goal_change(row: BagEntry, change: GoalChange, expected: int | None 
     ended, StaleRequestError where others have come meanwhile.
     """
     request = read_request(**asdict(change), now=datetime.now(UTC))
-    folder, status = dispatcher_folder(row.dispatcher), bag_status(row)
+    folder, status = dispatcher_folder(row.dispatcher), read_bag_status(row)
     if row.state in ENDED or status.get("state") in ENDED:
         raise NoGoalError(f"bag '{row.id}' has ended: {status.get('state', row.state)}")
     goal = status.get("goal")
     if not goal and (status or not _states_goal(row)):
         raise NoGoalError(NO_GOAL, where=row.id)
     document = _document_of(row)
-    refused = refusal(
+    refused = explain_goal_refusal(
         request,
         is_over=False,
         spent_usd=goal["spent_usd"] if goal else 0.0,
@@ -62,7 +62,7 @@ def decided_goal(row: BagEntry, request: int, patience_s: float) -> dict[str, An
     end_s = time.monotonic() + patience_s
     goal: dict[str, Any] | None = None
     while time.monotonic() < end_s:
-        present = bag_status(row).get("goal") or {}
+        present = read_bag_status(row).get("goal") or {}
         if len(present.get("changes", ())) > request:
             end_s = end_s if goal else min(end_s, time.monotonic() + _PROMISE_S)
             goal = present

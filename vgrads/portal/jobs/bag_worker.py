@@ -7,7 +7,12 @@ import time
 from dataclasses import replace
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.document import SILENCE_S, BagDocument, LinesDocument, with_written_parameters
+from vgrads.dispatch.document import (
+    SILENCE_S,
+    BagDocument,
+    LinesDocument,
+    restore_written_parameters,
+)
 from vgrads.dispatch.server.manager import AD_HOC
 from vgrads.dispatch.storage.folder import open_bag
 from vgrads.kernel.documents import parse_mapping, validate_field
@@ -17,7 +22,7 @@ from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import BagEntry
-from vgrads.portal.records.reading.sites import usable
+from vgrads.portal.records.reading.sites import choose_usable_sites
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
 
@@ -36,7 +41,7 @@ def read_document(body: bytes, kind: str, owner: str) -> BagDocument:
         values = parse_mapping(body.decode(), "body", kind)
     except UnicodeDecodeError as error:
         raise InputError("is not UTF-8 text", where="body") from error
-    document = validate_field(BagDocument, with_written_parameters(values))
+    document = validate_field(BagDocument, restore_written_parameters(values))
     named = [n for n, p in document.parameters.items() if isinstance(p, LinesDocument)]
     for where in ("table", "commands_file", "policy_file"):
         value = getattr(document, where)
@@ -59,7 +64,7 @@ def submit_bag(
 ) -> BagEntry:
     """Store a bag for the dispatcher of the sites that its owner may use. ``rerun``: do the tasks
     again that earlier bags of the same owner and name have done."""
-    allowed, real = usable(catalog, granted)
+    allowed, real = choose_usable_sites(catalog, granted)
     if not any(site.driver == "simulated" or site.name in granted for site in allowed.sites):
         raise InputError(
             "no site is open to you",

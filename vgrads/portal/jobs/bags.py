@@ -24,7 +24,7 @@ from vgrads.api.bags.virtual import VirtualBagWork, choose_clock
 from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument
-from vgrads.dispatch.storage.folder import readable_bags, release_number, reserve_number
+from vgrads.dispatch.storage.folder import open_readable_bags, release_number, reserve_number
 from vgrads.dispatch.storage.retry_requests import request_retry
 from vgrads.dispatch.storage.status import exclusive, is_worked_on, read_status
 from vgrads.kernel.errors import InputError, SiteError
@@ -142,7 +142,7 @@ class Crew:
     def _advertiser(self, folder: Path) -> Advertiser | None:
         """Return the publisher of the dispatcher's state to pools, where one of its bags allows
         ad-hoc agents."""
-        documents = [bag.document for bag in readable_bags(folder)]
+        documents = [bag.document for bag in open_readable_bags(folder)]
         ad_hoc_agents = [document for document in documents if document.hosts.guests]
         if not ad_hoc_agents:
             return None

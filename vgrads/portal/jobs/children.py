@@ -146,7 +146,7 @@ def recorded_attempts(url: str, run_id: str) -> list[Json]:
     """Return every attempt of a run, without output."""
     from vgrads.portal.records.reading import attempts
 
-    return attempts.recorded_attempts(url, run_id)
+    return attempts.read_recorded_attempts(url, run_id)
 
 
 def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:

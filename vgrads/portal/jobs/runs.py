@@ -50,7 +50,7 @@ from vgrads.portal.records.store import Store, new_run
 from vgrads.portal.records.tables import OPERATOR, RunRow
 from vgrads.portal.records.work import Works
 from vgrads.traces.task_record import TaskRecord
-from vgrads.workflows.written import document_of
+from vgrads.workflows.written import write_document
 
 _log = logging.getLogger("vgrads.runs")
 
@@ -99,7 +99,7 @@ def create_run(
     if its user chose it; ``set_id``: the stored set that it is one more run of."""
     planned = with_owner_rules(store, OPERATOR, planned)
     setup, execution = prepare_run(planned, options)
-    name, document = planned.workflow_set.name, document_of(planned.workflow_set)
+    name, document = planned.workflow_set.name, write_document(planned.workflow_set)
     if set_id:
         Sets(store.engine).put_plan(set_id, planned.plan, planned.snapshot)
     else:

@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 from vgrads.kernel.errors import SiteError, VgradsError
 from vgrads.portal.records.reader import RecordReader
-from vgrads.portal.records.reading.sites import stored_histories, stored_sites, with_uploads
+from vgrads.portal.records.reading.sites import (
+    read_stored_histories,
+    read_stored_sites,
+    replace_by_uploads,
+)
 from vgrads.vgrid.catalog import Catalog
 
 _log = logging.getLogger("vgrads.sites")
@@ -29,20 +33,20 @@ class ServiceSites:
 
     def refresh(self) -> None:
         """Reload changed histories."""
-        self._histories = stored_histories(self._reader)
-        self._catalog = with_uploads(self._base, self._reader)
+        self._histories = read_stored_histories(self._reader)
+        self._catalog = replace_by_uploads(self._base, self._reader)
 
     def follow(self, choose: Callable[[], Catalog]) -> None:
         """Use the sites that ``choose`` returns as soon as those of the database have changed."""
-        self._choose, self._stored = choose, stored_sites()
+        self._choose, self._stored = choose, read_stored_sites()
 
     def look(self) -> None:
         """Look whether the sites of the database, or their histories, have changed: another process
         may have collected accounting."""
         try:
-            if stored_histories(self._reader) != self._histories:
+            if read_stored_histories(self._reader) != self._histories:
                 self.refresh()
-            stored = self._stored if self._choose is None else stored_sites()
+            stored = self._stored if self._choose is None else read_stored_sites()
         except SiteError:  # it does not answer: looked at again soon, and other work goes on
             return
         if self._choose is None or stored == self._stored:

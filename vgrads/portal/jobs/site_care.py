@@ -15,7 +15,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.collected import CollectedHistories
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.reading.sites import stored_catalog
+from vgrads.portal.records.reading.sites import read_stored_catalog
 from vgrads.portal.records.run_record import RunRecord
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
@@ -102,7 +102,7 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
 
 
 def _stored_site(name: str) -> Site:
-    catalog = stored_catalog()
+    catalog = read_stored_catalog()
     if catalog is None or name not in {site.name for site in catalog.sites}:
         raise InputError(
             f"no site '{name}' in the database", fix="add it with 'vgrads sites add SITES.toml'"

@@ -31,15 +31,15 @@ from vgrads.kernel.progress import send_progress
 from vgrads.kernel.units import format_count
 from vgrads.operations.plans.planning import (
     PlanningContext,
+    make_planner_options,
     open_sites,
     plan_workflow_set,
-    planner_options,
 )
 from vgrads.operations.plans.requests import (
     USUAL_OPTIONS,
     PlanningOptions,
-    changed_options,
-    stored_options,
+    list_changed_options,
+    read_stored_options,
 )
 from vgrads.planner.plan import Done, Plan
 from vgrads.portal.jobs.alarm_delivery import AT_TERMINAL, AlarmSettings
@@ -128,7 +128,7 @@ class CheckedSet:
     @property
     def stored_options(self) -> str:
         """Return the options that differ from their defaults, as JSON."""
-        return json.dumps(changed_options(self.options, PlanningOptions))
+        return json.dumps(list_changed_options(self.options, PlanningOptions))
 
 
 def check_set(
@@ -248,7 +248,7 @@ def _requested_set(sets: Sets, set_id: str) -> WorkflowSet:
 
 def _requested_options(sets: Sets, set_id: str) -> PlanningOptions:
     """Return how a set is planned, as requested when it was submitted."""
-    return stored_options(json.loads(sets.text(set_id, "options")))
+    return read_stored_options(json.loads(sets.text(set_id, "options")))
 
 
 def _done_already(
@@ -449,5 +449,5 @@ def _plan_briefly(
 ) -> Plan:
     """Return the plan that a page shows while somebody waits for it. ``relax``: also look for
     changes that meet the request where it falls short; ``others``: as :func:`plan_set`."""
-    briefly = replace(planner_options(options), effort=_AT_A_GLANCE, relax=relax)
+    briefly = replace(make_planner_options(options), effort=_AT_A_GLANCE, relax=relax)
     return plan_set(workflow_set, grid, options.seed, briefly, others=others).plan

@@ -18,11 +18,11 @@ from vgrads.portal.records.reader import RecordWriter, database_url, open_curren
 from vgrads.portal.records.reading.bags import (
     ENDED,
     BagEntry,
-    bags_named,
-    bags_of,
     get_bag,
-    newest_bags,
-    unended_dispatchers,
+    read_bags_named,
+    read_bags_of,
+    read_newest_bags,
+    read_unended_dispatchers,
 )
 
 if TYPE_CHECKING:
@@ -81,15 +81,15 @@ class BagStore:
     ) -> list[BagEntry]:
         """Return bags, newest first; of one owner, or of all; of a name, in a state, after the bag
         with this id."""
-        return newest_bags(self._records, owner, most, after, name, state)
+        return read_newest_bags(self._records, owner, most, after, name, state)
 
     def same_name(self, name: str, owner: str) -> list[BagEntry]:
         """Return the bags of an owner with this name, newest first."""
-        return bags_named(self._records, name, owner)
+        return read_bags_named(self._records, name, owner)
 
     def of(self, dispatcher: str) -> list[BagEntry]:
         """Return the bags of a dispatcher, by number."""
-        return bags_of(self._records, dispatcher)
+        return read_bags_of(self._records, dispatcher)
 
     def open_of(self, dispatcher: str) -> list[BagEntry]:
         """Return those of them that are not terminal."""
@@ -97,7 +97,7 @@ class BagStore:
 
     def unended(self) -> set[tuple[str, str]]:
         """Return dispatcher and owner of the bags that are not terminal."""
-        return unended_dispatchers(self._records)
+        return read_unended_dispatchers(self._records)
 
     def dispatcher_like(self, begins: str) -> str:
         """Return the newest dispatcher with this prefix of its id; empty where there is none."""

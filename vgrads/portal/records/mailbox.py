@@ -67,7 +67,7 @@ class MessageBox:
         from vgrads.execmgr.core.journal import change_from_json
         from vgrads.execmgr.core.states import Release
         from vgrads.execmgr.mailbox import Mail
-        from vgrads.workflows.sets import TaskDocument, task_of
+        from vgrads.workflows.sets import TaskDocument, make_task
 
         released: dict[TaskKey, Release] = {}
         abandoned: dict[TaskKey, str] = {}
@@ -85,7 +85,7 @@ class MessageBox:
                 abandoned[key] = body["reason"]
             elif body["kind"] == "add":
                 added.append(
-                    (body["workflow"], task_of(TaskDocument.model_validate(body["document"])))
+                    (body["workflow"], make_task(TaskDocument.model_validate(body["document"])))
                 )
             elif body["kind"] == "change":
                 changes.append((number, change_from_json(body["change"])))

@@ -9,7 +9,11 @@ from typing import Any
 from vgrads.kernel.documents import load_mapping, validate
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import read_user_file
-from vgrads.portal.records.reading.sites import choose_catalog, stored_catalog, stored_queue
+from vgrads.portal.records.reading.sites import (
+    choose_catalog,
+    read_stored_catalog,
+    read_stored_queue,
+)
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import HistoryRow, LinkRow, SiteRow
@@ -35,7 +39,7 @@ def add_sites(file: Path) -> tuple[list[str], list[str]]:
         for queue in site.queues:
             if queue.history is not None:
                 rows.append(_history_row(site.name, queue.name, Path(queue.history)))
-    embedded = choose_catalog(None).sites if stored_catalog() is None else ()
+    embedded = choose_catalog(None).sites if read_stored_catalog() is None else ()
     with Store() as store:
         SiteRecords(store.engine).put(rows)
     return [site.name for site in catalog.sites], [site.name for site in embedded]
@@ -66,7 +70,7 @@ def remove_site(name: str) -> None:
 
 def resolve_history(value: Path) -> tuple[Path, LogQueue]:
     """Resolve HISTORY to a file and a queue in it: a path, ``SITE`` or ``SITE/QUEUE``."""
-    named = stored_queue(value)
+    named = read_stored_queue(value)
     if named is None:
         return value, None
     site, queue = named

@@ -12,7 +12,7 @@ from vgrads.api.config import dispatcher_folder
 from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.units import format_count
 from vgrads.portal.records.reader import RecordReader
-from vgrads.portal.records.reading.bags import ENDED, BagEntry, all_bags, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_all_bags, read_bag_status
 from vgrads.portal.web.set_display import (
     CANCELLED,
     DONE,
@@ -48,14 +48,14 @@ class BagEntries:
         """Return the bags of an owner, or of all, newest first."""
         # one file has the status of all bags of a dispatcher
         status_of = cache(lambda dispatcher: read_status(dispatcher_folder(dispatcher)))
-        return [self._entry(row, status_of) for row in all_bags(self._reader, owner)]
+        return [self._entry(row, status_of) for row in read_all_bags(self._reader, owner)]
 
     def _entry(self, row: BagEntry, status_of: Callable[[str], Json]) -> WorkEntry:
         last = self._ended.get(row.id)
         if last is not None and last[0] == row:
             return last[1]
         if row.state not in ENDED:
-            return entry_of(row, bag_status(row, status_of(row.dispatcher)))
+            return entry_of(row, read_bag_status(row, status_of(row.dispatcher)))
         entry = entry_of(row, json.loads(row.summary))
         self._ended[row.id] = row, entry
         return entry

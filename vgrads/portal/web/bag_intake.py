@@ -23,12 +23,12 @@ async def take_tasks(row: BagEntry, request: Request) -> int:
     count, folder = 0, dispatcher_folder(row.dispatcher)
     await run_in_threadpool(_check_open, row)
     # imported late, after _check_open, which loads it in a thread
-    from vgrads.dispatch.storage.folder import NotOpen, more_commands
+    from vgrads.dispatch.storage.folder import NotOpen, append_commands
 
     async for lines in _bundles(request.stream()):
         try:
             count += await run_in_threadpool(
-                more_commands, folder, row.number, commands_of(lines, count)
+                append_commands, folder, row.number, commands_of(lines, count)
             )
         except NotOpen as error:
             raise HTTPException(

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.status import agent_names, read_latest, read_status
+from vgrads.dispatch.storage.status import read_agent_names, read_latest, read_status
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.user_files import is_database
 from vgrads.portal.charts.rates import rate_chart
@@ -24,7 +24,7 @@ from vgrads.portal.jobs import children
 from vgrads.portal.jobs.bag_service import source_of
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.bags import BagStore
-from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_bag_status
 from vgrads.portal.web.answers import answers, events_of, files_of, lines_of, list_of
 from vgrads.portal.web.bag_intake import BUNDLE, take_tasks
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
@@ -199,7 +199,7 @@ def status_of(row: BagEntry) -> Json:
         "state": row.state,
         "tasks": row.tasks,
         "created": row.created.isoformat(),
-        **{k: v for k, v in bag_status(row).items() if k not in _OF_ITS_ROW},
+        **{k: v for k, v in read_bag_status(row).items() if k not in _OF_ITS_ROW},
     }
 
 
@@ -465,7 +465,7 @@ def _last(row: BagEntry) -> list[Json]:
     from vgrads.dispatch.storage.folder import open_bag
 
     folder = dispatcher_folder(row.dispatcher)
-    result, names = read_latest(folder, row.number), agent_names(folder)
+    result, names = read_latest(folder, row.number), read_agent_names(folder)
     ends = result["wrong"] or result["last"]
     bag = open_bag(folder, row.number).bag if ends else None
     return [

@@ -164,10 +164,10 @@ class JointSubmissions:
 def _names(submission: JointSubmission) -> dict[str, str]:
     """Return ticket → the name of its workflow in the set, of the first where it has several."""
     # imported late: the service starts without the documents of sets
-    from vgrads.workflows.sets import numbered_name
+    from vgrads.workflows.sets import number_name
 
     taken: Counter[str] = Counter()
     names = {}
     for ticket, workflow in submission.came.items():
-        names[ticket], *_ = [numbered_name(workflow.name, taken) for _ in range(workflow.count)]
+        names[ticket], *_ = [number_name(workflow.name, taken) for _ in range(workflow.count)]
     return names

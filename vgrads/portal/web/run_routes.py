@@ -16,7 +16,7 @@ from vgrads.portal.jobs import children
 from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import answered, key_of
-from vgrads.portal.records.reading.run_list import newest_runs
+from vgrads.portal.records.reading.run_list import read_newest_runs
 from vgrads.portal.records.reading.run_rows import GOES_ON, active_run
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
@@ -42,7 +42,7 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
         next page. ``name``: of the set."""
         owner = None if who.operator else who.user
         reader = service.store.reader
-        rows = newest_runs(reader, owner, paging.limit + 1, paging.after, name, state)
+        rows = read_newest_runs(reader, owner, paging.limit + 1, paging.after, name, state)
         return list(paging.page(rows, lambda row: str(row["id"])))
 
     @app.get(
@@ -100,10 +100,10 @@ def set_logs(service: Service, set_id: str, workflow: str, task: str) -> list[Js
 def task_logs(service: Service, run_id: str, task: str) -> list[Json]:
     """Return the attempts of a run at a task, with output; 404 where there is none."""
     # imported late: the service starts without what runs are made of
-    from vgrads.portal.records.reading.attempts import attempts_at
+    from vgrads.portal.records.reading.attempts import read_attempts_at
 
     try:
-        result = attempts_at(service.store.reader, run_id, task)
+        result = read_attempts_at(service.store.reader, run_id, task)
     except InputError as error:
         raise HTTPException(404, str(error)) from error
     return [_without_paths(row) for row in result]

@@ -28,7 +28,7 @@ from vgrads.portal.jobs.supervisor import Places, Supervisor
 from vgrads.portal.records.access import AccessControl, Principal
 from vgrads.portal.records.idempotency import Key
 from vgrads.portal.records.reading.run_rows import GOES_ON
-from vgrads.portal.records.reading.sites import usable
+from vgrads.portal.records.reading.sites import choose_usable_sites
 from vgrads.portal.records.sets import Head, NewSet, Sets
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
@@ -106,7 +106,7 @@ class Service:
 
     def _catalog_of(self, set_id: str) -> Catalog:
         head = self.sets.head(set_id)
-        return usable(self.catalog, self.granted(head.owner if head else ""))[0]
+        return choose_usable_sites(self.catalog, self.granted(head.owner if head else ""))[0]
 
     def granted(self, user: str) -> frozenset[str]:
         """Return the real sites that are open for a user's tasks."""
@@ -155,7 +155,7 @@ class Service:
 
     def submit(self, checked: CheckedSet, principal: Principal, key: Key | None) -> Json:
         """Store a checked set, and queue it for planning."""
-        real = usable(self.catalog, self.granted(principal.user))[1]
+        real = choose_usable_sites(self.catalog, self.granted(principal.user))[1]
         new = NewSet(checked.name, checked.text, checked.stored_options, checked.tasks)
         answer = self.sets.add(principal.user, new, real, key)
         self.supervisor.notify()

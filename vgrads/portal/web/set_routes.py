@@ -18,14 +18,14 @@ from starlette.exceptions import HTTPException
 
 from vgrads.kernel.documents import Document, NotNegative
 from vgrads.kernel.errors import InputError
-from vgrads.operations.plans.requests import PlanningOptions, StoredRunOptions, changed_options
+from vgrads.operations.plans.requests import PlanningOptions, StoredRunOptions, list_changed_options
 from vgrads.portal.charts.exports import FORMATS, export
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.children import Call
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.idempotency import key_of
 from vgrads.portal.records.reading.archived import is_archived
-from vgrads.portal.records.reading.sites import usable
+from vgrads.portal.records.reading.sites import choose_usable_sites
 from vgrads.portal.records.sets import Head
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers, files_of, json_of, list_of
@@ -137,9 +137,9 @@ def checked_options(fields: BaseModel) -> PlanningOptions:
     if options.effort is not None and options.effort > MOST_EFFORT:
         raise InputError(f"a service plans with at most {MOST_EFFORT:g}", where="effort")
     # imported late: the service starts without the planner
-    from vgrads.operations.plans.planning import planner_options
+    from vgrads.operations.plans.planning import make_planner_options
 
-    planner_options(options)
+    make_planner_options(options)
     return options
 
 
@@ -333,7 +333,7 @@ async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
 
 def promise_call(service: Service, head: Head, text: str, change: Json) -> Call:
     """Return what computes the promise of a set, whose document is ``text``, with other options."""
-    catalog = usable(service.catalog, service.granted(head.owner))[0]
+    catalog = choose_usable_sites(service.catalog, service.granted(head.owner))[0]
     return children.what_if, (service.store.url, catalog, (head.id, text, head.owner), change)
 
 
@@ -353,7 +353,7 @@ def _add_runs(app: FastAPI, service: Service) -> None:
         if_match: IfMatch = None,
     ) -> Json:
         """Run the set in the background. ``If-Match``: only the plan with this ETag."""
-        requested = changed_options(StoredRunOptions(**how.model_dump()), StoredRunOptions)
+        requested = list_changed_options(StoredRunOptions(**how.model_dump()), StoredRunOptions)
         requested = {"engine": how.engine, **requested}
         return {"run": await begin_run(service, set_id, who, requested, key, if_match)}
 

@@ -22,8 +22,8 @@ from vgrads.portal.records.reading.run_rows import (
     GONE,
     AmbiguousNameError,
     NamedWork,
+    find_named,
     manager_of,
-    named,
     refuse_inapplicable,
 )
 from vgrads.portal.web.answers import answers, json_of, lines_of
@@ -75,7 +75,7 @@ def add_work_routes(app: FastAPI, service: Service) -> None:
 def _find(service: Service, name: str, who: Principal, verb: str) -> NamedWork:
     """Return what a user means by a name; 404 where they may see nothing of that name."""
     try:
-        work = named(service.store.reader, name, None if who.operator else who.user)
+        work = find_named(service.store.reader, name, None if who.operator else who.user)
     except AmbiguousNameError:
         raise
     except InputError as error:

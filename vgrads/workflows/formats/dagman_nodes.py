@@ -14,7 +14,7 @@ from vgrads.workflows.formats.condor_submit import (
     read_job,
 )
 from vgrads.workflows.formats.reading import Reading
-from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.runtimes import Runtimes, find_runtime
 from vgrads.workflows.task import Task
 from vgrads.workflows.task_environment import PLAIN, TaskEnvironment
 
@@ -95,7 +95,7 @@ class NodeTasks:
         inline = description is not None and not description.name
         task = Task(
             id=task_id,
-            runtime_s=runtime_of(self._runtimes, names),
+            runtime_s=find_runtime(self._runtimes, names),
             kind=(job.program if job and inline else "") or stem or node.own,
             parents=parents,
             environment=node.environment,

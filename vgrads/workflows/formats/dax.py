@@ -18,11 +18,11 @@ from vgrads.workflows.formats.dagman import read_dag_tasks
 from vgrads.workflows.formats.pegasus_jobs import (
     JobGraph,
     find_file,
-    number,
+    parse_number,
     read_profiles,
 )
 from vgrads.workflows.formats.reading import Reading, with_line
-from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.runtimes import Runtimes, find_runtime
 from vgrads.workflows.task import Task
 
 _SUB_WORKFLOWS = ("dax", "dag", "adag")
@@ -127,13 +127,13 @@ def _task(
             for way in ("input", "output"):
                 if link in (way, "inout"):
                     links[way].append(file)
-            sizes[file] = number(part.get("size", "0"), f"{place}: size of {file}") / 2**20
+            sizes[file] = parse_number(part.get("size", "0"), f"{place}: size of {file}") / 2**20
     if job.get("cores"):
         profiles.setdefault("pegasus", {})["cores"] = job.get("cores", "")
     fields = read_profiles(profiles, place, reading)
     if job.get("runtime") is not None:
-        fields["runtime_s"] = number(job.get("runtime"), f"{place}: runtime")
-    fields.setdefault("runtime_s", runtime_of(runtimes, (own, name)))
+        fields["runtime_s"] = parse_number(job.get("runtime"), f"{place}: runtime")
+    fields.setdefault("runtime_s", find_runtime(runtimes, (own, name)))
     return Task(
         id=prefix + own,
         kind=name,

@@ -21,11 +21,11 @@ from vgrads.workflows.formats.dagman import read_dag_tasks
 from vgrads.workflows.formats.pegasus_jobs import (
     JobGraph,
     find_file,
-    number,
+    parse_number,
     read_profiles,
 )
 from vgrads.workflows.formats.reading import Reading, with_line
-from vgrads.workflows.runtimes import Runtimes, runtime_of
+from vgrads.workflows.runtimes import Runtimes, find_runtime
 from vgrads.workflows.task import Task
 
 _MIB = 1024 * 1024
@@ -146,7 +146,7 @@ def _task(
         for way in ("input", "output"):
             if file and link in (way, "inout"):
                 links[way].append(file)
-                size = number(
+                size = parse_number(
                     (use.get("metadata") or {}).get("size", use.get("size", 0)),
                     f"{place}: size of {file}",
                 )
@@ -154,8 +154,8 @@ def _task(
     fields = read_profiles(job.get("profiles") or {}, place, reading)
     runtime = (job.get("metadata") or {}).get("runtime")
     if runtime is not None:
-        fields["runtime_s"] = number(runtime, f"{place}: runtime")
-    fields.setdefault("runtime_s", runtime_of(runtimes, (own, name)))
+        fields["runtime_s"] = parse_number(runtime, f"{place}: runtime")
+    fields.setdefault("runtime_s", find_runtime(runtimes, (own, name)))
     return Task(
         id=prefix + own,
         kind=name,

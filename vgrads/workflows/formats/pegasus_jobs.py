@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.kernel.errors import InputError
-from vgrads.workflows.by_files import after_makers
+from vgrads.workflows.by_files import add_makers
 from vgrads.workflows.formats.condor_submit import parse_memory_mib
 from vgrads.workflows.formats.nested import put_in_place
 from vgrads.workflows.formats.reading import Reading
@@ -44,7 +44,7 @@ class JobGraph:
         are stated at all, they are those of the files."""
         jobs = self.jobs
         if not any(job.parents for job in jobs):
-            jobs = after_makers(jobs)
+            jobs = add_makers(jobs)
             edges = sum(len(job.parents) for job in jobs)
             if edges:
                 reading.count("edge", "are", "derived from files", edges)
@@ -71,17 +71,17 @@ def read_profiles(profiles: Mapping[str, Any], place: str, reading: Reading) -> 
     fields: dict[str, Any] = {}
     cores = pegasus.get("cores", condor.get("request_cpus"))
     if cores is not None:
-        fields["procs"] = int(number(cores, f"{place}: cores"))
+        fields["procs"] = int(parse_number(cores, f"{place}: cores"))
     memory = pegasus.get("memory", condor.get("request_memory"))
     if memory is not None:
         fields["memory_mib"] = parse_memory_mib(str(memory))
         if fields["memory_mib"] is None:
             raise InputError(f"'{memory}' is no amount of memory", where=place)
     if pegasus.get("runtime") is not None:
-        fields["runtime_s"] = number(pegasus["runtime"], f"{place}: runtime")
+        fields["runtime_s"] = parse_number(pegasus["runtime"], f"{place}: runtime")
     retries = dagman.get("retry")
-    if retries is not None and int(number(retries, f"{place}: retry")):
-        rule = ErrorRule(retries=min(_MOST_RETRIES, int(number(retries, place))))
+    if retries is not None and int(parse_number(retries, f"{place}: retry")):
+        rule = ErrorRule(retries=min(_MOST_RETRIES, int(parse_number(retries, place))))
         fields["environment"] = TaskEnvironment(errors=(rule,))
     for key in ("gpus", "diskspace"):
         if pegasus.get(key):
@@ -89,7 +89,7 @@ def read_profiles(profiles: Mapping[str, Any], place: str, reading: Reading) -> 
     return fields
 
 
-def number(value: object, place: str) -> float:
+def parse_number(value: object, place: str) -> float:
     """Parse a number; InputError names its place."""
     try:
         return float(str(value))

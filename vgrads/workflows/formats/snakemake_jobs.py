@@ -33,7 +33,7 @@ _LONGEST_KIND = 200
 _MOST_PROCS = 100_000_000  # Snakemake uses sys.maxsize for "all"
 
 
-def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
+def make_tasks(dag: SnakemakeDag) -> list[dict[str, Any]]:
     """Return all jobs that are still to be run, as tasks; dependencies on finished jobs are
     removed.
 
@@ -52,7 +52,7 @@ def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
     ids: dict[Any, str] = {}  # of units; all members of a group have the same
     for unit in units.values():
         if unit not in ids and not _local(unit):
-            ids[unit] = task_id(unit)
+            ids[unit] = derive_task_id(unit)
     parents: dict[str, dict[str, None]] = {name: {} for name in ids.values()}
     through: dict[Any, tuple[str, ...]] = {}
     for job, unit in units.items():
@@ -66,7 +66,7 @@ def tasks_of(dag: SnakemakeDag) -> list[dict[str, Any]]:
     return sorted(matching_tasks, key=lambda task: str(task["id"]))  # Snakemake stores them in sets
 
 
-def task_id(job: SnakemakeJob) -> str:
+def derive_task_id(job: SnakemakeJob) -> str:
     """Return the name of a job's task: its rule and wildcards; the same at every start, unlike
     ``job.jobid``.
 
@@ -75,7 +75,7 @@ def task_id(job: SnakemakeJob) -> str:
     join it, before a next start.
     """
     if job.is_group():
-        return f"group.{min(map(task_id, list(job.toposorted)[-1]))}"
+        return f"group.{min(map(derive_task_id, list(job.toposorted)[-1]))}"
     wildcards = {str(name): str(value) for name, value in dict(job.wildcards_dict).items()}
     name = ".".join([str(job.rule.name), *(f"{key}={value}" for key, value in wildcards.items())])
     if len(name) <= _LONGEST and all(map(_PLAIN.fullmatch, wildcards.values())):

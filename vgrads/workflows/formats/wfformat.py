@@ -16,7 +16,7 @@ from typing import Any
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.kinds import recorded_kind
 from vgrads.kernel.units import format_count
-from vgrads.workflows.by_files import after_makers
+from vgrads.workflows.by_files import add_makers
 from vgrads.workflows.dag import Workflow, make_workflow
 from vgrads.workflows.formats.reading import Reading
 from vgrads.workflows.task import UNSTATED, Task
@@ -98,7 +98,7 @@ def _linked(
         for child in map(str, entry.get("children", ())):
             more.setdefault(ids.get(child, child), {})[task.id] = None
     silent = not any(more.values())
-    by_file = {task.id: task.parents for task in after_makers(tasks)}
+    by_file = {task.id: task.parents for task in add_makers(tasks)}
     result, added = [], 0
     for task, entry in zip(tasks, listed, strict=True):
         parents = more[task.id]

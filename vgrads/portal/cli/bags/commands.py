@@ -117,11 +117,11 @@ def cancel(request: CancelBagRequest, output: CommandOutput) -> int:
 def status(request: BagStatusRequest, output: CommandOutput) -> int:
     """``vgrads bags status``."""
     from vgrads.portal.cli.bags.status_text import bags_table, status_json
-    from vgrads.portal.records.reading.bags import get_bag, newest_bags
+    from vgrads.portal.records.reading.bags import get_bag, read_newest_bags
     from vgrads.portal.records.reading.opening import open_reader
 
     with open_reader() as reader:
-        rows = newest_bags(reader) if request.bag is None else [get_bag(reader, request.bag)]
+        rows = read_newest_bags(reader) if request.bag is None else [get_bag(reader, request.bag)]
     payload = {"bags": [status_json(row) for row in rows]}
     answer_with(output.as_json, payload, lambda: bags_table(rows))
     return 0

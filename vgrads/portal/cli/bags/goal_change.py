@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.goal_age import change_text, promise_text
+from vgrads.dispatch.storage.goal_age import change_text, describe_goal_promise
 from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.kernel.errors import InputError
 from vgrads.operations.bags.goal_change import GoalChange
@@ -33,4 +33,7 @@ def change_goal(bag_id: str, change: GoalChange) -> dict[str, Any]:
     decided = goal["changes"][request]
     if decided["refused"]:
         raise InputError(decided["refused"], where=row.id)
-    return result | {"goal": goal, "message": f"{change_text(decided)}; {promise_text(goal)}"}
+    return result | {
+        "goal": goal,
+        "message": f"{change_text(decided)}; {describe_goal_promise(goal)}",
+    }

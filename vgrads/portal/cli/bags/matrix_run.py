@@ -38,7 +38,7 @@ from vgrads.portal.cli.terminal import console
 from vgrads.portal.jobs.bags import resumable, submit
 from vgrads.portal.records.bags import BagStore
 from vgrads.portal.records.reader import new_id
-from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_bag_status
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
 from vgrads.vgrid.catalog import Catalog
@@ -176,7 +176,7 @@ def _with_spent(goal: MatrixGoal, bag_id: str) -> MatrixGoal:
 
 
 def _spent_usd(row: BagEntry) -> float:
-    return float((bag_status(row).get("goal") or {}).get("spent_usd", 0.0))
+    return float((read_bag_status(row).get("goal") or {}).get("spent_usd", 0.0))
 
 
 def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.goal_age import change_text, promise_text
+from vgrads.dispatch.storage.goal_age import change_text, describe_goal_promise
 from vgrads.dispatch.storage.status import is_worked_on, read_status
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
-from vgrads.portal.records.reading.bags import ENDED, BagEntry, bag_status
+from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_bag_status
 
 
 def status_json(row: BagEntry) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def status_json(row: BagEntry) -> dict[str, Any]:
 
 
 def _numbers(row: BagEntry) -> dict[str, Any]:
-    fresh = bag_status(row)
+    fresh = read_bag_status(row)
     live = fresh and row.state in ("waiting", "running") and fresh["state"] not in ENDED
     state = fresh["state"] if live else row.state
     names = (
@@ -75,7 +75,7 @@ def _bag_row(row: BagEntry) -> Row:
             notes = (numbers["problem"],)
         elif numbers.get("goal"):
             notes = (numbers["goal"]["why"],)
-    if text := promise_text(numbers.get("goal") or {}):
+    if text := describe_goal_promise(numbers.get("goal") or {}):
         notes = (text, *notes)
     cells = (
         row.id,
@@ -103,7 +103,11 @@ def nodes_json(row: BagEntry) -> dict[str, Any]:
 def nodes_text(payload: Mapping[str, Any]) -> str:
     """Return the decisions as lines."""
     goal = payload["goal"]
-    lines = [] if goal is None else [*filter(None, [promise_text(goal)]), f"now: {goal['why']}"]
+    lines = (
+        []
+        if goal is None
+        else [*filter(None, [describe_goal_promise(goal)]), f"now: {goal['why']}"]
+    )
     lines += [
         f"after {format_duration(row['at_s'])}, {row['site']}: {row['reason']}"
         for row in payload["reasons"]

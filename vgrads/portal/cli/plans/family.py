@@ -13,7 +13,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.requests import CommandOutput, LinesOutput
 from vgrads.portal.records.reading.opening import open_reader
-from vgrads.portal.records.reading.run_rows import NamedWork, named, refuse_inapplicable
+from vgrads.portal.records.reading.run_rows import NamedWork, find_named, refuse_inapplicable
 
 if TYPE_CHECKING:
     from vgrads.operations.runs.requests import ChangeRequest
@@ -40,7 +40,7 @@ def plan_of(name: str, for_bag: OfWork, for_pool: OfWork) -> str:
 def work_of(name: str, verb: str) -> NamedWork:
     """Return what a name means. Raise InapplicableError where it does not have the action."""
     with open_reader() as reader:
-        work = named(reader, name)
+        work = find_named(reader, name)
     refuse_inapplicable(work, verb)
     return work
 

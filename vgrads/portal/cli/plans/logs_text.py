@@ -8,7 +8,7 @@ from rich.text import Text
 
 from vgrads.kernel.text_table import Column, Row, TextTable
 from vgrads.kernel.units import format_duration
-from vgrads.portal.records.reading.attempts import attempts_at
+from vgrads.portal.records.reading.attempts import read_attempts_at
 from vgrads.portal.records.reading.opening import open_reader
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ def logs_of(run_id: str, task: str | None) -> Json:
     """Return every attempt of a run, or at a task, for ``vgrads logs --json``. Raise InputError
     where there is none."""
     with open_reader() as reader:
-        return {"run": run_id, "attempts": attempts_at(reader, run_id, task)}
+        return {"run": run_id, "attempts": read_attempts_at(reader, run_id, task)}
 
 
 def logs_text(answer: Json, whole: bool) -> Any:

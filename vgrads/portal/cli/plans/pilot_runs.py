@@ -11,7 +11,7 @@ from vgrads.api.plans.pilot_set import make_pilot_set
 from vgrads.api.plans.pilots import choose_pilots_to_start
 from vgrads.api.plans.planning import Planned
 from vgrads.kernel.errors import InputError
-from vgrads.operations.plans.planning import planner_options
+from vgrads.operations.plans.planning import make_planner_options
 from vgrads.operations.plans.requests import PlanningOptions
 from vgrads.portal.cli.plans import planning, running
 from vgrads.portal.cli.plans.plan_text import print_started
@@ -28,7 +28,7 @@ def run_pilots(planned: Planned, options: PlanningOptions, as_json: bool) -> Jso
 
     Return the pilots, each with its state, and the promise before.
     """
-    chosen, left = choose_pilots_to_start(planned, options.seed, planner_options(options))
+    chosen, left = choose_pilots_to_start(planned, options.seed, make_planner_options(options))
     states = _run(planned, chosen, options, as_json) if chosen else []
     left = [item | {"state": "not started"} for item in left]
     if not as_json:

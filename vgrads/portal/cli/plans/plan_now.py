@@ -10,7 +10,7 @@ from vgrads.api.plans.pilots import pilots
 from vgrads.api.plans.planning import Planned
 from vgrads.api.plans.refusals import make_infeasible_error
 from vgrads.kernel.errors import InputError
-from vgrads.operations.plans.planning import planner_options
+from vgrads.operations.plans.planning import make_planner_options
 from vgrads.operations.plans.requests import PlanRequest
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.plans import planning
@@ -45,7 +45,7 @@ def _pilots(planned: Planned, request: PlanRequest) -> list[dict[str, Any]] | No
     if not request.calibrate or request.run_pilots:
         return None
     with busy(console(stderr=True), "comparing pilot runs"):
-        return list(pilots(planned, request.seed, planner_options(request)))
+        return list(pilots(planned, request.seed, make_planner_options(request)))
 
 
 def _print(

@@ -21,8 +21,8 @@ from vgrads.kernel.extras import require
 from vgrads.kernel.progress import send_progress
 from vgrads.operations.plans.planning import (
     PlanningContext,
+    make_planner_options,
     plan_workflow_set,
-    planner_options,
     set_overrides,
 )
 from vgrads.operations.plans.requests import PlanningOptions, PlanRequest, RunRequest
@@ -31,9 +31,13 @@ from vgrads.planner.plan import Done
 from vgrads.portal.cli.terminal import busy, console, print_notes, print_warnings
 from vgrads.portal.jobs.forecasts.plans import issue_plan
 from vgrads.portal.records.reading.earlier_runs import runs_of_name
-from vgrads.portal.records.reading.learned_since import with_learned_note
-from vgrads.portal.records.reading.runtimes import past_run_times
-from vgrads.portal.records.reading.sites import choose_catalog, is_this_machine, past_acquisitions
+from vgrads.portal.records.reading.learned_since import add_learned_note
+from vgrads.portal.records.reading.runtimes import read_past_run_times
+from vgrads.portal.records.reading.sites import (
+    choose_catalog,
+    is_this_machine,
+    read_past_acquisitions,
+)
 from vgrads.vgrid.catalog import Catalog
 from vgrads.workflows.sets import WorkflowSet
 
@@ -45,7 +49,7 @@ def plan_file(request: PlanRequest | RunRequest) -> Planned:
     machine threads of Snakemake's rules are limited to its cores, as ``snakemake --cores`` limits
     them.
     """
-    planner_options(request)
+    make_planner_options(request)
     cores = os.cpu_count() if is_this_machine(request.sites) else None
     with busy(console(stderr=True), f"reading {request.set_file}"):
         workflow_set, named = load_set(request.set_file, overrides=set_overrides(request, cores))
@@ -72,13 +76,13 @@ def plan_here(
     out = console(stderr=True)
     context = PlanningContext(
         catalog=catalog,
-        acquisitions=past_acquisitions,
-        run_times=past_run_times,
+        acquisitions=read_past_acquisitions,
+        run_times=read_past_run_times,
         find_done=find_done,
     )
     with busy(out, "planning") as show, send_progress(lambda progress: show(progress.phase)):
         planned = issue_plan(plan_workflow_set(workflow_set, options, context))
-        planned = planned if options.as_stated else with_learned_note(planned)
+        planned = planned if options.as_stated else add_learned_note(planned)
     grid = planned.grid
     print_warnings(out, dict.fromkeys(w for log in grid.logs.values() for w in log.warnings))
     print_warnings(out, describe_priors(grid.words, file))

@@ -149,9 +149,9 @@ def _learned(payload: Mapping[str, Any]) -> None:
 def list_kinds(_wide: Wide = False, as_json: AsJson = False) -> None:
     """List the kinds of tasks with learned run times: run time, interval, number of runs."""
     from vgrads.api.plans.run_time_answers import kinds_json
-    from vgrads.portal.records.reading.runtimes import past_run_times
+    from vgrads.portal.records.reading.runtimes import read_past_run_times
 
-    rows = kinds_json(past_run_times())
+    rows = kinds_json(read_past_run_times())
     answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
 
 
@@ -176,9 +176,9 @@ def show(
     from vgrads.api.plans.run_time_answers import kind_json
     from vgrads.portal.charts.run_time_chart import write_run_time_chart
     from vgrads.portal.cli.terminal import console
-    from vgrads.portal.records.reading.runtimes import past_run_times
+    from vgrads.portal.records.reading.runtimes import read_past_run_times
 
-    run_times = past_run_times()
+    run_times = read_past_run_times()
     payload = kind_json(run_times, kind)
     if plot is not None:
         write_run_time_chart(payload, plot)
@@ -200,14 +200,14 @@ def predict(
     """Predict the run times of a set's tasks, by kind, with the evidence."""
     from vgrads.api.plans.run_time_answers import predictions_json
     from vgrads.api.plans.set_files import SetOverrides, load_set
-    from vgrads.portal.records.reading.runtimes import past_run_times
+    from vgrads.portal.records.reading.runtimes import read_past_run_times
     from vgrads.portal.records.reading.sites import choose_catalog
 
     workflow_set, named = load_set(
         set_file, overrides=SetOverrides(deadline="1d")
     )  # no deadline applies here
     catalog = choose_catalog(sites or (Path(named) if named else None))
-    rows = predictions_json(workflow_set, past_run_times(), catalog)
+    rows = predictions_json(workflow_set, read_past_run_times(), catalog)
     answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
 
 

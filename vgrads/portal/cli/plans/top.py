@@ -16,7 +16,7 @@ from vgrads.kernel.units import format_duration
 from vgrads.portal.cli.bags.status_text import status_json
 from vgrads.portal.cli.plans.run_text import details_of
 from vgrads.portal.cli.terminal import printable
-from vgrads.portal.records.reading.bags import ENDED, newest_bags
+from vgrads.portal.records.reading.bags import ENDED, read_newest_bags
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import run_rows
 
@@ -46,7 +46,7 @@ def activity() -> Json:
     """Return the active runs, each with its progress and current promise, and the active bags."""
     with open_reader() as reader:
         runs = [details_of(reader, row) for row in run_rows(reader, active=True)]
-        bags = [status_json(row) for row in newest_bags(reader) if row.state not in ENDED]
+        bags = [status_json(row) for row in read_newest_bags(reader) if row.state not in ENDED]
     return {"at": datetime.now().astimezone().isoformat(), "runs": runs, "bags": bags}
 
 

@@ -33,14 +33,14 @@ from vgrads.operations.questions import (
     TrajectoryRequest,
 )
 from vgrads.operations.queue_questions import ForecastContext
-from vgrads.operations.reading import reading_of
+from vgrads.operations.reading import make_reading_options
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.queues import text as queue_text
 from vgrads.portal.cli.requests import CommandOutput
 from vgrads.portal.cli.terminal import busy, console, print_reading
 from vgrads.portal.records.forecasts.journal import ForecastJournal
-from vgrads.portal.records.reading.forecast_scores import stored_record
-from vgrads.portal.records.reading.sites import stored_catalog, stored_queue
+from vgrads.portal.records.reading.forecast_scores import read_stored_record
+from vgrads.portal.records.reading.sites import read_stored_catalog, read_stored_queue
 
 Question = TypeVar("Question", bound=QuestionAtPlace)
 Answer = TypeVar("Answer", BoundAnswer, ProbabilityAnswer, TrajectoryAnswer, FullAnswer)
@@ -83,7 +83,9 @@ def _answer(
     question: Question = _question(request)
     what = "states of the queue" if question.method == "state" else "past waits"
     with busy(console(stderr=True), f"learning from {what}"):
-        answer = operation(question, ForecastContext(catalog=stored_catalog, record=stored_record))
+        answer = operation(
+            question, ForecastContext(catalog=read_stored_catalog, record=read_stored_record)
+        )
     print_reading(console(stderr=True), request.history.name, answer.query.log)
     record_issued([answer.issued])
     answer_with(output.as_json, answer.as_json(), lambda: text(answer))
@@ -97,14 +99,14 @@ def _question(request: HistoryFields) -> Any:
     kind = _KINDS[type(request)]
     fields = field_values(request, kind)
     queue = None if request.queue is None else str(request.queue)
-    named = stored_queue(request.history, queue)
+    named = read_stored_queue(request.history, queue)
     if named is None:
         source = HistorySource(file=request.history, queue=queue)
-        return kind(**fields, history=source, reading=reading_of(request))
+        return kind(**fields, history=source, reading=make_reading_options(request))
     site, chosen = named
     if queue not in (None, chosen.name):
         raise InputError(f"HISTORY names the queue '{chosen.name}' already", where="queue")
-    return kind(**fields, site=site.name, queue=chosen.name, reading=reading_of(request))
+    return kind(**fields, site=site.name, queue=chosen.name, reading=make_reading_options(request))
 
 
 def record_issued(forecasts: Sequence[IssuedForecast]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from vgrads.api.queues import backtests
 from vgrads.operations.fields import About, OnCommandLine
 from vgrads.operations.questions import BacktestRequest
-from vgrads.operations.reading import reading_of
+from vgrads.operations.reading import make_reading_options
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.queues import text as queue_text
 from vgrads.portal.cli.requests import TableOutput
@@ -39,7 +39,7 @@ def backtest_now(request: BacktestRequest, output: BacktestOutput) -> int:
         knows_user=request.question == "known",
         view=request.view,
     )
-    reading = reading_of(request)
+    reading = make_reading_options(request)
     replays = [
         backtests.BacktestJob(path=path, by=request.by, settings=settings, reading=reading)
         for path in request.histories

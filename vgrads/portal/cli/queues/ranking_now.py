@@ -15,7 +15,7 @@ from vgrads.portal.cli.queues.asking import record_issued
 from vgrads.portal.cli.queues.ranking_text import ranking_table
 from vgrads.portal.cli.requests import CommandOutput
 from vgrads.portal.cli.terminal import busy, console
-from vgrads.portal.records.reading.forecast_scores import records_of
+from vgrads.portal.records.reading.forecast_scores import read_records
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.qbets.predictor import Settings
 
@@ -23,7 +23,9 @@ from vgrads.qbets.predictor import Settings
 def rank_now(request: RankingRequest, output: CommandOutput) -> int:
     """``vgrads where``."""
     catalog = choose_catalog(request.sites)
-    records = records_of((site.name, queue.name) for site in catalog.sites for queue in site.queues)
+    records = read_records(
+        (site.name, queue.name) for site in catalog.sites for queue in site.queues
+    )
     doing_what = busy(console(stderr=True), "learning from the histories of queues")
     with doing_what as doing:
         context = ForecastContext(

@@ -37,7 +37,7 @@ def score_all(sites: Path | None) -> Json:
     """Return the scores of all queues and of the promises."""
     with Store() as store:
         _update(store, choose_catalog(sites))
-        return forecast_scores.all_scores(store.reader)
+        return forecast_scores.read_all_scores(store.reader)
 
 
 def score_queue(place: str, queue: str | None, sites: Path | None) -> Json:

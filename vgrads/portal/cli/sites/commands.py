@@ -29,9 +29,9 @@ def list_sites(request: ListSitesRequest, output: CommandOutput) -> int:
     """``vgrads sites list``."""
     from vgrads.api.queues.sites import describe
     from vgrads.portal.cli.sites.tables import sites_table
-    from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
+    from vgrads.portal.records.reading.sites import choose_catalog, read_past_acquisitions
 
-    rows = describe(choose_catalog(request.sites), past_acquisitions())
+    rows = describe(choose_catalog(request.sites), read_past_acquisitions())
     answer_with(output.as_json, {"sites": rows}, lambda: sites_table(rows))
     return 0
 
@@ -40,9 +40,9 @@ def show(request: ShowSiteRequest, output: CommandOutput) -> int:
     """``vgrads sites show``."""
     from vgrads.api.queues.sites import describe
     from vgrads.portal.cli.sites.tables import learned_table
-    from vgrads.portal.records.reading.sites import only_site, past_acquisitions
+    from vgrads.portal.records.reading.sites import read_past_acquisitions, select_site
 
-    (row,) = describe(only_site(request.site, request.sites), past_acquisitions())
+    (row,) = describe(select_site(request.site, request.sites), read_past_acquisitions())
     answer_with(output.as_json, row, lambda: learned_table(row))
     return 0
 
@@ -154,11 +154,11 @@ def queue(request: SiteQueueRequest, output: CommandOutput) -> int:
     from vgrads.api.queues.live_queue import look_into_queue
     from vgrads.portal.cli.sites.tables import queue_table
     from vgrads.portal.cli.terminal import busy, console
-    from vgrads.portal.records.reading.sites import only_site
+    from vgrads.portal.records.reading.sites import select_site
 
     job = (request.procs, request.walltime_s) if request.procs else None
     with busy(console(stderr=True), f"querying {request.site}"):
-        answer = look_into_queue(only_site(request.site, request.sites), request.site, job)
+        answer = look_into_queue(select_site(request.site, request.sites), request.site, job)
     answer_with(output.as_json, answer, lambda: queue_table(answer))
     return 0
 

@@ -16,7 +16,7 @@ from vgrads.portal.charts.gantt import render_html, render_svg, standalone_svg
 from vgrads.portal.cli.options import answer_with
 from vgrads.portal.cli.plans.outputs import ChartOutput
 from vgrads.portal.cli.terminal import busy, console
-from vgrads.portal.records.reading.sites import choose_catalog, past_acquisitions
+from vgrads.portal.records.reading.sites import choose_catalog, read_past_acquisitions
 from vgrads.vgrid.procure import GridOffer, procure
 from vgrads.vgrid.request_file import load_request
 from vgrads.vgrid.slot import NOW_S
@@ -39,7 +39,7 @@ def find_offer(request: OffersRequest) -> GridOffer:
     """Return the sites' offers for the request in a file."""
     required = load_request(request.file)
     with busy(console(stderr=True), "querying all sites") as doing:
-        observed = () if request.as_stated else past_acquisitions()
+        observed = () if request.as_stated else read_past_acquisitions()
         catalog = choose_catalog(request.sites)
         grid = open_grid(catalog, request.at, notify=doing, observed=observed)
         return procure(grid.catalog, grid.knowledge, required, request.seed)

@@ -20,7 +20,7 @@ from vgrads.kernel.errors import SiteError
 from vgrads.kernel.units import format_count
 from vgrads.planner.plan import SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
-from vgrads.portal.records.reading.forecast_scores import records_in, records_of
+from vgrads.portal.records.reading.forecast_scores import read_records, records_in
 from vgrads.vgrid.slot import Slot
 
 if TYPE_CHECKING:  # loaded by runs alone
@@ -54,7 +54,7 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     """Return a line for each queue of a plan whose forecasts fail their score, or whose history is
     short. ``store``: of a service; otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
-    records = records_in(store.reader, keys) if store else records_of(keys)
+    records = records_in(store.reader, keys) if store else read_records(keys)
     by_queue = _short_histories(planned, keys)
     for key, record in records.items():
         if record.warning:  # both may hold

@@ -14,7 +14,7 @@ from vgrads.kernel.errors import VgradsError
 from vgrads.portal.records.collected import COLLECTED
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords, stated_waits
-from vgrads.portal.records.reading.sites import with_uploads
+from vgrads.portal.records.reading.sites import replace_by_uploads
 from vgrads.portal.records.site_records import SiteRecords
 from vgrads.portal.records.store import Store
 from vgrads.traces.log_queue import ALL_QUEUES, LogQueue
@@ -64,7 +64,7 @@ class ForecastScorer:
     def score(self, catalog: Catalog) -> int:
         """Score the forecasts of all queues whose history has changed; return how many have a new
         score."""
-        current, count = with_uploads(catalog, self._store.reader), 0
+        current, count = replace_by_uploads(catalog, self._store.reader), 0
         collected = SiteRecords(self._store.engine)
         for key in self._records.queues():
             file = _file_of(current, *key)

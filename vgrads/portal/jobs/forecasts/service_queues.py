@@ -168,14 +168,14 @@ class ServiceQueues:
     ) -> tuple[QueueQuery, QueueView]:
         """Return the query of a queue as its site listed it; made once for a listing."""
         # imported late, as above
-        from vgrads.operations.queue_questions import with_present
+        from vgrads.operations.queue_questions import add_present
 
         taken_s = 0.0 if snapshot is None else snapshot.taken_unix_s
         problem = None if snapshot is None else snapshot.problem
         result: tuple[QueueQuery, QueueView, QueueQuery] = self._present.get(
             (id(query), queue),  # the value has the query, so that no other gets its number
             (taken_s, problem, int((time.time() - taken_s) / _AGE_STEP_S)),
-            lambda: (*with_present(query, queue, snapshot), query),
+            lambda: (*add_present(query, queue, snapshot), query),
         )
         return result[:2]
 

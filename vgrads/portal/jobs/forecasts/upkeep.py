@@ -18,7 +18,7 @@ from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.forecasts.rows import ForecastRecords
 from vgrads.portal.records.reading.forecast_scores import (
     QueueKey,
-    all_scores,
+    read_all_scores,
     record_with,
 )
 from vgrads.portal.records.store import Store
@@ -87,7 +87,10 @@ class ForecastUpkeep:
         return self._queues.get((site, queue), NO_RECORD)
 
     def _load_scores(self) -> None:
-        self._scores, self._loaded_s = all_scores(self._store.reader, files=False), time.monotonic()
+        self._scores, self._loaded_s = (
+            read_all_scores(self._store.reader, files=False),
+            time.monotonic(),
+        )
         self._queues = {
             (site, queue): record_with(self._store.reader, site, queue, entry["warning"])
             for entry in self._scores["queues"]

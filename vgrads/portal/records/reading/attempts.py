@@ -18,7 +18,7 @@ LOGGED = 64 * 1024
 """Bytes at the end of an attempt's output that are shown."""
 
 
-def attempts_at(
+def read_attempts_at(
     reader: RecordReader, run_id: str, task: str | None = None, most: int = LOGGED
 ) -> list[Json]:
     """Return every attempt of a run, or at a task, with ``most`` bytes of each output. Raise
@@ -53,7 +53,7 @@ def _refer_to_earlier(executions: Sequence[ExecutionPlan], task: str) -> None:
             )
 
 
-def recorded_attempts(url: str, run_id: str) -> list[Json]:
+def read_recorded_attempts(url: str, run_id: str) -> list[Json]:
     """Return every attempt of a run of the database at ``url``, without output."""
     with open_reader(url) as reader:
-        return attempts_at(reader, run_id, None, 0)
+        return read_attempts_at(reader, run_id, None, 0)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.goal_age import goal_now
+from vgrads.dispatch.storage.goal_age import age_goal
 from vgrads.dispatch.storage.status import read_status
 from vgrads.kernel.errors import InputError
 from vgrads.portal.records.reader import RecordReader, as_instant
@@ -51,7 +51,7 @@ def get_bag(reader: RecordReader, bag_id: str) -> BagEntry:
     return bags[0]
 
 
-def newest_bags(
+def read_newest_bags(
     reader: RecordReader,
     owner: str | None = None,
     most: int = 200,
@@ -67,24 +67,24 @@ def newest_bags(
     return _bags(reader, f"{clause} LIMIT :most", most=most, **parameters)
 
 
-def all_bags(reader: RecordReader, owner: str | None) -> list[BagEntry]:
+def read_all_bags(reader: RecordReader, owner: str | None) -> list[BagEntry]:
     """Return the bags of an owner, or of all, newest first."""
     which, values = ("", {}) if owner is None else ("WHERE owner = :owner ", {"owner": owner})
     return _bags(reader, f"{which}ORDER BY created DESC, number DESC, id DESC", **values)
 
 
-def bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
+def read_bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
     """Return the bags of an owner with a name, newest first."""
     which = "WHERE name = :name AND owner = :owner ORDER BY created DESC, number DESC"
     return _bags(reader, which, name=name, owner=owner)
 
 
-def bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
+def read_bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
     """Return the bags of a dispatcher, by number."""
     return _bags(reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher)
 
 
-def unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
+def read_unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
     """Return dispatcher and owner of the bags that are not terminal."""
     names = ", ".join(f"'{state}'" for state in ENDED)
     query = f"SELECT DISTINCT dispatcher, owner FROM bag WHERE state NOT IN ({names})"
@@ -97,7 +97,7 @@ def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
     return [BagEntry(*(*row[:at], as_instant(row[at]), *row[at + 1 :])) for row in rows]
 
 
-def bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def read_bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return a bag's last status from its dispatcher, with its goal as of now; empty where there is
     none yet. ``status``: of the dispatcher, where it was read already."""
     if status is None:
@@ -105,5 +105,5 @@ def bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> dict[s
     message = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
     bag = next(message, {}) or dict(json.loads(row.summary))
     if bag.get("goal"):
-        bag["goal"] = goal_now(bag["goal"], status, time.time())
+        bag["goal"] = age_goal(bag["goal"], status, time.time())
     return bag

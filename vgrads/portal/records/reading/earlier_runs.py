@@ -31,21 +31,21 @@ def runs_of_name(name: str) -> list[EarlierRun]:
             )
     except (SiteError, OSError):
         return []
-    return existing((row[0], row[1]) for row in rows)
+    return keep_provenance_runs((row[0], row[1]) for row in rows)
 
 
-def existing(rows: Iterable[tuple[str, str]]) -> list[EarlierRun]:
+def keep_provenance_runs(rows: Iterable[tuple[str, str]]) -> list[EarlierRun]:
     """Return those of runs, given by id and options, whose folder has provenance."""
     newest: dict[Path, str] = {}  # several may have used the same folder
     for run_id, how in rows:
-        newest.setdefault(folder_of(run_id, how), run_id)
+        newest.setdefault(derive_run_folder(run_id, how), run_id)
     earliers = [
         EarlierRun(run, folder) for folder, run in newest.items() if (folder / RECORDS).is_file()
     ]
     return earliers[:_MOST_SEARCHED]
 
 
-def folder_of(run_id: str, how: str) -> Path:
+def derive_run_folder(run_id: str, how: str) -> Path:
     """Return the folder of a run's files; ``how``: its options in JSON."""
     chosen = json.loads(how).get("folder")
     return Path(chosen) if chosen else run_folder(run_id).resolve()

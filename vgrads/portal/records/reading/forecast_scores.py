@@ -48,13 +48,13 @@ def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
     return _score(reader, (site, queue), counts.get((site, queue), _NO_COUNTS))
 
 
-def all_scores(reader: RecordReader, files: bool = True) -> Json:
+def read_all_scores(reader: RecordReader, files: bool = True) -> Json:
     """Return the score of every queue with records, and of all promises. ``files``: also of
     histories that belong to no site, whose names are paths."""
     counts = _counts(reader, _NO_PROMISE if files else f"{_NO_PROMISE} AND history = ''")
     return {
         "queues": [_score(reader, key, entry) for key, entry in sorted(counts.items())],
-        "promises": promise_score(reader),
+        "promises": read_promise_score(reader),
     }
 
 
@@ -65,7 +65,7 @@ def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Js
         "queue": queue,
         "records": dict(counts),
         **score(_newest(reader, site, queue)),
-        "watched": asdict(watched := watched_bounds(reader, site, queue)),
+        "watched": asdict(watched := read_watched_bounds(reader, site, queue)),
         "warning": watched.warning,
     }
 
@@ -86,7 +86,7 @@ def _newest(
     return [_scored(row[0], row[1], row[2:5], row[5:]) for row in rows]
 
 
-def promise_score(reader: RecordReader) -> Json:
+def read_promise_score(reader: RecordReader) -> Json:
     """Return how many promises of runs were kept, beside what was promised."""
     rows = reader.rows(
         "SELECT statements, covered FROM forecast WHERE kind = 'promise' AND state = 'scored' "
@@ -113,9 +113,9 @@ def promise_score(reader: RecordReader) -> Json:
     }
 
 
-def queue_record(reader: RecordReader, site: str, queue: str) -> QueueRecord:
+def read_queue_record(reader: RecordReader, site: str, queue: str) -> QueueRecord:
     """Return what the scores of a queue say of its next answers."""
-    return record_with(reader, site, queue, watched_bounds(reader, site, queue).warning)
+    return record_with(reader, site, queue, read_watched_bounds(reader, site, queue).warning)
 
 
 def record_with(reader: RecordReader, site: str, queue: str, warning: str | None) -> QueueRecord:
@@ -128,12 +128,12 @@ def record_with(reader: RecordReader, site: str, queue: str, warning: str | None
     )
 
 
-def watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
+def read_watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
     """Return the newest bounds of a queue at the watched probability, as far as they are known."""
     return watch(_outcomes(reader, site, queue))
 
 
-def newest_coverage(reader: RecordReader, site: str, queue: str) -> list[Json]:
+def read_newest_coverage(reader: RecordReader, site: str, queue: str) -> list[Json]:
     """Return how many of a queue's newest bounds at the watched probability there are, and the
     share that was not exceeded: of the watched ones, and of all that are scored."""
     covered = [c for c in _outcomes(reader, site, queue) if c is not None][:WINDOW]
@@ -164,7 +164,7 @@ def _has_passed(statements: str, observed_s: float) -> bool:
     return bound_s is not None and bound_s <= observed_s
 
 
-def records_of(queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
+def read_records(queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
     """Return the records of queues; none where there is no database: answers do not depend on
     it."""
     if is_missing():
@@ -176,14 +176,14 @@ def records_of(queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
         return {}
 
 
-def stored_record(site: str, queue: str) -> QueueRecord:
-    """Return the record of a queue, as :func:`records_of`."""
-    return records_of([(site, queue)]).get((site, queue), NO_RECORD)
+def read_stored_record(site: str, queue: str) -> QueueRecord:
+    """Return the record of a queue, as :func:`read_records`."""
+    return read_records([(site, queue)]).get((site, queue), NO_RECORD)
 
 
 def records_in(reader: RecordReader, queues: Iterable[QueueKey]) -> dict[QueueKey, QueueRecord]:
     """Return the records of queues."""
-    return {key: queue_record(reader, *key) for key in queues}
+    return {key: read_queue_record(reader, *key) for key in queues}
 
 
 _COUNTED = {

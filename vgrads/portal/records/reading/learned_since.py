@@ -15,12 +15,12 @@ from vgrads.portal.records.reader import OPERATOR, RecordReader
 from vgrads.portal.records.reading.opening import open_reader
 
 
-def with_learned_note(planned: Planned) -> Planned:
-    """Return a plan of the operator with :func:`learned_since` among its notes; as it is where
-    there is no database."""
+def add_learned_note(planned: Planned) -> Planned:
+    """Return a plan of the operator with :func:`describe_learned_since` among its notes; as it is
+    where there is no database."""
     try:
         with open_reader() as reader:
-            note = learned_since(reader, planned.plan)
+            note = describe_learned_since(reader, planned.plan)
     except (SiteError, OSError):
         return planned
     if not note:
@@ -28,7 +28,7 @@ def with_learned_note(planned: Planned) -> Planned:
     return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, note)))
 
 
-def learned_since(reader: RecordReader, plan: Plan, owner: str = OPERATOR) -> str:
+def describe_learned_since(reader: RecordReader, plan: Plan, owner: str = OPERATOR) -> str:
     """Return what was learned since the last stored plan of the same set, if that promised
     something else; else nothing."""
     rows = reader.rows(

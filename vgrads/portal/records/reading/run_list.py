@@ -15,7 +15,7 @@ _ROWS = """
 """
 
 
-def newest_runs(
+def read_newest_runs(
     reader: RecordReader,
     owner: str | None,
     most: int,

@@ -169,7 +169,7 @@ def active_run(run_id: str) -> InapplicableError:
     return InapplicableError("a run of the set has not ended", (run_id,), fix=fix)
 
 
-def named(reader: RecordReader, name: str, owner: str | None = None) -> NamedWork:
+def find_named(reader: RecordReader, name: str, owner: str | None = None) -> NamedWork:
     """Return what has this id, or is the only one with this name; ``owner``: among what this user
     owns. A set that never ran counts only where nothing else has the name. Raise InputError if
     there is none, AmbiguousNameError if there are several."""

@@ -10,7 +10,7 @@ from vgrads.portal.records.reading.opening import open_reader
 _TABLES = ("task_record", "machine_score", "learned")
 
 
-def past_run_times() -> RunTimes:
+def read_past_run_times() -> RunTimes:
     """Return the learned run times; nothing where there is no database."""
     try:
         with open_reader() as reader:

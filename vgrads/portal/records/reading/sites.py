@@ -50,11 +50,11 @@ def choose_catalog(file: Path | None) -> Catalog:
 
         return describe_this_machine()
     if file is not None:
-        return with_collected(load_catalog(file))
-    return stored_catalog() or load_catalog(find_embedded_data() / "sites.toml")
+        return add_collected(load_catalog(file))
+    return read_stored_catalog() or load_catalog(find_embedded_data() / "sites.toml")
 
 
-def only_site(name: str, file: Path | None) -> Catalog:
+def select_site(name: str, file: Path | None) -> Catalog:
     """Return a catalogue of one site. Raise InputError, with other places to look, for a missing
     one."""
     catalog = choose_catalog(file)
@@ -69,7 +69,7 @@ def only_site(name: str, file: Path | None) -> Catalog:
         raise
 
 
-def stored_catalog() -> Catalog | None:
+def read_stored_catalog() -> Catalog | None:
     """Return the sites of the database, their histories written to files; None where there are
     none."""
     with open_reader() as reader:
@@ -85,42 +85,44 @@ def stored_catalog() -> Catalog | None:
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
 
 
-def stored_queue(value: Path, queue: str | None = None) -> tuple[Site, Queue] | None:
+def read_stored_queue(value: Path, queue: str | None = None) -> tuple[Site, Queue] | None:
     """Return the queue of the database that ``SITE``, with the name of a ``queue``, or
     ``SITE/QUEUE`` names; None for a path, also of a missing file, which its reader reports."""
     if value.is_file() or len(value.parts) > 2 or value.suffix:
         return None
     name, queue_name = split_queue_name(str(value))
-    catalog = stored_catalog()
+    catalog = read_stored_catalog()
     site = next((s for s in catalog.sites if s.name == name), None) if catalog else None
     return None if site is None else (site, choose_queue(site, queue_name or queue, str(value)))
 
 
-def stored_sites() -> list[tuple[Any, ...]]:
+def read_stored_sites() -> list[tuple[Any, ...]]:
     """Return the sites and links of the database as they are stored, to notice changes."""
     with open_reader() as reader:
         sites = reader.rows("SELECT name, document FROM site ORDER BY name")
         return [*sites, *reader.rows("SELECT document FROM link ORDER BY document")]
 
 
-def stored_histories(reader: RecordReader) -> list[tuple[Any, ...]]:
+def read_stored_histories(reader: RecordReader) -> list[tuple[Any, ...]]:
     """Return which histories the database has, and when each changed."""
     return reader.rows("SELECT site, queue, file, changed FROM history ORDER BY site, queue")
 
 
-def with_collected(catalog: Catalog) -> Catalog:
+def add_collected(catalog: Catalog) -> Catalog:
     """Return a catalogue whose queues without a history have those of the database; unchanged where
     the database is unavailable."""
     if all(queue.history is not None for site in catalog.sites for queue in site.queues):
         return catalog
     try:
         with open_reader() as reader:
-            return with_uploads(catalog, reader, only_missing=True)
+            return replace_by_uploads(catalog, reader, only_missing=True)
     except (SiteError, OSError):
         return catalog
 
 
-def with_uploads(catalog: Catalog, reader: RecordReader, only_missing: bool = False) -> Catalog:
+def replace_by_uploads(
+    catalog: Catalog, reader: RecordReader, only_missing: bool = False
+) -> Catalog:
     """Return a catalogue with the histories of the database in place of its own.
 
     ``only_missing``: only for queues that name none.
@@ -143,7 +145,7 @@ def with_uploads(catalog: Catalog, reader: RecordReader, only_missing: bool = Fa
     return replace(catalog, sites=sites)
 
 
-def usable(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
+def choose_usable_sites(catalog: Catalog, granted: frozenset[str]) -> tuple[Catalog, bool]:
     """Return the sites for planning a user's sets, and whether these are real ones.
 
     The sites that the operator opened for the user; else the simulated ones; where there are none,
@@ -174,7 +176,7 @@ def _lay_out(file: str, body: bytes, folder: Path) -> str:
     return name
 
 
-def past_acquisitions() -> Sequence[Acquisition]:
+def read_past_acquisitions() -> Sequence[Acquisition]:
     """Return the observations of earlier runs; nothing where there is no database: planning works
     without."""
     try:

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Response
 from starlette.exceptions import HTTPException
 
 from vgrads.api.config import dispatcher_folder
-from vgrads.dispatch.storage.goal_requests import goal_requests
+from vgrads.dispatch.storage.goal_requests import read_goal_requests
 from vgrads.portal.records.reading.bags import BagEntry
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.bags.access import BagId, refuse_unattended, visible_bag
@@ -82,14 +82,14 @@ def _change(row: BagEntry, change: BagGoalPatch, expected: int | None) -> int:
 
 def goal_tag(row: BagEntry) -> str:
     """Return the tag of a bag's goal: it changes with each request to change it."""
-    requests = goal_requests(dispatcher_folder(row.dispatcher), row.number)
+    requests = read_goal_requests(dispatcher_folder(row.dispatcher), row.number)
     return f'"goal-{len(requests)}"'
 
 
 def undecided(row: BagEntry, bag: Mapping[str, Any]) -> int:
     """Return how many requests to change the goal of a bag, with this status, its dispatcher has
     not decided yet."""
-    requests = goal_requests(dispatcher_folder(row.dispatcher), row.number)
+    requests = read_goal_requests(dispatcher_folder(row.dispatcher), row.number)
     return max(0, len(requests) - len((bag.get("goal") or {}).get("changes", ())))
 
 

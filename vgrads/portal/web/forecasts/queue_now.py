@@ -18,7 +18,7 @@ from vgrads.api.queues.histories import AS_QUESTION
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_chance, format_count, format_duration, parse_duration
 from vgrads.operations.forecasts import downtime_json
-from vgrads.operations.queue_questions import OpenQueue, closure_of
+from vgrads.operations.queue_questions import OpenQueue, explain_closure
 from vgrads.operations.recommended_submission import recommend
 from vgrads.portal.charts.pages import unix_clock
 from vgrads.portal.charts.wait_axis import WaitAxis, minute_words, wait_words
@@ -83,7 +83,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
         "machine_queues": queries.list_machine_queues(query),
         "view": opened.view,
         "next_closure": query.availability.describe(closures[0]) if closures else "",
-        "closure": closure_of(query, shape, LEVELS[_HIGH]),
+        "closure": explain_closure(query, shape, LEVELS[_HIGH]),
         "reading": query.log.report and query.log.report.line(),
         "history_warnings": query.log.warnings,
         "default_start_by": default,

@@ -15,7 +15,7 @@ from vgrads.api.queues.site_snapshots import SiteSnapshot
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration
 from vgrads.operations.questions import JobQuestion
-from vgrads.operations.queue_questions import ForecastContext, limits_of, open_queue
+from vgrads.operations.queue_questions import ForecastContext, find_limits, open_queue
 from vgrads.portal.web.forecasts.queue_waits import (
     MachineLoad,
     ShapeWait,
@@ -79,7 +79,7 @@ def _queue_line(
     line = QueueLine(site=site.name, queue=queue.name, verdict=verdict)
     if queue.history is None:
         return _unpredicted(line, site, snapshot, "it has no history")
-    shapes = usual_shapes(limits_of(site, queue, snapshot))
+    shapes = usual_shapes(find_limits(site, queue, snapshot))
     procs, walltime_s = shapes[0]
     question = JobQuestion(site=site.name, queue=queue.name, procs=procs, walltime_s=walltime_s)
     try:

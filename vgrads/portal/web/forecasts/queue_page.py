@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from vgrads.kernel.errors import InputError
 from vgrads.operations.questions import JobQuestion
 from vgrads.portal.jobs import children
-from vgrads.portal.records.reading.forecast_scores import newest_coverage
+from vgrads.portal.records.reading.forecast_scores import read_newest_coverage
 from vgrads.portal.web.forecasts.record_verdict import RecordVerdict, judge_record
 from vgrads.portal.web.forecasts.recording import record
 from vgrads.portal.web.guard import READ
@@ -89,7 +89,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
 
 
 def _verdict(service: Service, site: str, queue: str, warning: str | None) -> RecordVerdict:
-    newest = newest_coverage(service.store.reader, site, queue)
+    newest = read_newest_coverage(service.store.reader, site, queue)
     if not newest:
         return judge_record(0, None, warning)
     return judge_record(newest[-1]["bounds"], newest[-1]["share"], warning)

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from vgrads.operations.plans.requests import stored_options
+from vgrads.operations.plans.requests import read_stored_options
 from vgrads.portal.jobs.run_status import run_status
 from vgrads.portal.records.archived import archive_work
 from vgrads.portal.records.reading.run_rows import NamedWork
@@ -153,6 +153,6 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         if form.unlimited:
             document["budget_usd"] = None
         read = await service.read_set(json.dumps(document).encode(), "json")
-        checked = replace(read, options=stored_options(json.loads(options)))
+        checked = replace(read, options=read_stored_options(json.loads(options)))
         created = await submit_checked(service, checked, who, form.key)
         return RedirectResponse(f"/sets/{created}", 303)

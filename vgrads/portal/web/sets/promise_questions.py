@@ -11,7 +11,7 @@ from typing import Any
 from vgrads.portal.jobs import children
 from vgrads.portal.jobs.children import Call
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.reading.sites import usable
+from vgrads.portal.records.reading.sites import choose_usable_sites
 from vgrads.portal.web.service import Service
 from vgrads.portal.web.sets.questions import NewestQuestions, StillWaiting
 
@@ -52,7 +52,7 @@ class PromiseQuestions:
         service = self._service
 
         def call() -> Call:
-            catalog = usable(service.catalog, service.granted(who.user))[0]
+            catalog = choose_usable_sites(service.catalog, service.granted(who.user))[0]
             catalog = catalog.only(written.only_sites, "site")
             text = written.text.encode(), written.change
             most = service.bounds.max_tasks

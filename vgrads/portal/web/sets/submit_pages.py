@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from vgrads.api.config import find_embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, parse_duration
-from vgrads.operations.plans.requests import stored_options
+from vgrads.operations.plans.requests import read_stored_options
 from vgrads.portal.records.access import Principal
-from vgrads.portal.records.reading.sites import usable
+from vgrads.portal.records.reading.sites import choose_usable_sites
 from vgrads.portal.web.guard import Submitter
 from vgrads.portal.web.page_context import page_of, reader_of
 from vgrads.portal.web.service import PLANNING_S, Service
@@ -112,7 +112,7 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
 
 def offered_sites(service: Service, who: Principal) -> tuple[str, ...]:
     """Return the names of the sites for the sets of a user."""
-    chosen = usable(service.catalog, service.granted(who.user))[0]
+    chosen = choose_usable_sites(service.catalog, service.granted(who.user))[0]
     return tuple(site.name for site in chosen.sites)
 
 
@@ -130,7 +130,7 @@ def _form_like(service: Service, set_id: str, who: Principal) -> SubmissionForm:
     document = json.loads(service.sets.text(head.id, "document"))
     stated = {name: value for name, value in document.items() if value not in (None, [], {})}
     text = json.dumps(stated, indent=2, ensure_ascii=False)
-    only = stored_options(json.loads(service.sets.text(head.id, "options"))).only_sites
+    only = read_stored_options(json.loads(service.sets.text(head.id, "options"))).only_sites
     return _form(text, only)
 
 
