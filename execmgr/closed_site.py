@@ -88,7 +88,7 @@ class ClosedSite:
             latest_s, words = self._latest_s.get(slot, (float("inf"), ""))
             if status.state >= SlotState.GRANTED:
                 self._latest_s.pop(slot, None)
-            elif self._clock.now() > latest_s:
+            elif self._clock.now() >= latest_s:
                 self.driver.cancel(slot)
                 self._fail(slot, f"did not start early enough before {words}")
             if status.state == SlotState.EXPIRED and slot in self._shortened:
@@ -112,8 +112,9 @@ class ClosedSite:
             self.driver.cancel(slot)
 
     def wake_at(self) -> float:
-        """Return when the next change is due in virtual time."""
-        return self.driver.wake_at()
+        """Return when the next change is due in virtual time, a withdrawal included."""
+        latest_s = (latest_s for latest_s, _ in self._latest_s.values())
+        return min([self.driver.wake_at(), *latest_s])
 
     def close(self) -> None:
         """Release all slots of this driver."""

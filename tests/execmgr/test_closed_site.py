@@ -110,8 +110,10 @@ def test_a_job_that_ends_before_is_submitted_at_once():
 def test_a_job_that_waits_until_it_would_cross_is_withdrawn():
     site, clock, _, driver = batch([window(3, 3)], busy_h=2.0)
     site.submit(spec(hours=2.0))
+    assert HOUR_S - 120.0 <= site.wake_at() < HOUR_S  # then it is withdrawn, not at a later look
     end = play(site, clock, "a", 8)[-1]
     assert end.state == SlotState.FAILED
+    assert site.wake_at() > HOUR_S
     assert "did not start early enough before the maintenance of" in end.reason
     assert not end.permanent
     assert "a" not in driver.started
