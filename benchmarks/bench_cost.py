@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from tests.planner.plan_judge import judge
 from tests.planner.promise_truth import by_past_waits, shipped
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, take_snapshot
 from vgrads.planner.make import Options, make_plan
 from vgrads.planner.plan import Plan
@@ -39,7 +39,7 @@ DAYS = ("past", "20.3", "22.6", "25.5", "end")
 
 def questions() -> Iterator[WorkflowSet]:
     """LEAD twice: half of the forecasts soon, all of them later."""
-    lead = load_workflow(find_embedded_data() / "lead.json")
+    lead = load_workflow(embedded_data() / "lead.json")
     for count, deadline_s, probability in ((8, 5_600.0, 0.9), (4, 9_000.0, 0.95)):
         workflows = tuple(lead.renamed(f"lead-{n + 1}") for n in range(count))
         yield WorkflowSet(

@@ -41,13 +41,13 @@ def milliseconds(statement: str, times: int) -> list[float]:
 
 _PLAN = """
 import sys, time
-from vgrads.kernel.compile_state import announced
+from vgrads.kernel.compile_state import announce_compilation
 from vgrads.portal.main import main
 spans = []
 def note(begins):
     spans.append(-time.process_time() if begins else time.process_time())
 try:
-    with announced(note):
+    with announce_compilation(note):
         main(["plan", "data/lead.yaml", "--json"])
 finally:
     print(sum(spans), file=sys.stderr)

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from vgrads_studies.promises.replication import lead
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, plan_set, take_snapshot
 from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.compile_state import working_time_s
@@ -105,7 +105,7 @@ class Case:
 
 def shipped_grid() -> GridSnapshot:
     """Return the shipped sites at the end of their histories."""
-    return open_grid(load_catalog(find_embedded_data() / "sites.toml"))
+    return open_grid(load_catalog(embedded_data() / "sites.toml"))
 
 
 def equal_set(
@@ -128,7 +128,7 @@ def equal_set(
 
 def lead_plan(name: str) -> Callable[[], Plan]:
     """Plan a shipped set for offers that are at hand."""
-    workflow_set, _ = load_set(find_embedded_data() / name)
+    workflow_set, _ = load_set(embedded_data() / name)
     snapshot = take_snapshot(workflow_set, shipped_grid(), 0)
     return lambda: make_plan(snapshot)
 
@@ -188,7 +188,7 @@ CASES = (
     Case(
         name="LEAD storm, offers included",
         prepare=lambda: with_remedies(
-            load_set(find_embedded_data() / "lead-storm.yaml")[0], shipped_grid()
+            load_set(embedded_data() / "lead-storm.yaml")[0], shipped_grid()
         ),
     ),
     Case(

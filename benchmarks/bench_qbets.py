@@ -21,9 +21,9 @@ from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import backtest
 from vgrads.qbets.bounds import compute_minimum_history
 from vgrads.qbets.changepoint import WINDOW, run_length
+from vgrads.qbets.events import make_events
 from vgrads.qbets.forecast import forecast
 from vgrads.qbets.predictor import Settings
-from vgrads.qbets.replay import queue_events
 from vgrads.traces.history import history_name, read_history
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.varq import Reservation, evaluate_trajectory
@@ -93,7 +93,7 @@ class PlainStream:
 def plain_backtest(log: JobLog) -> np.ndarray:
     """Bounds issued by one plain stream, misses judged early as ours are."""
     plain_stream, issued, waiting, expiries = PlainStream(), np.full(len(log), np.nan), {}, []
-    for at_s, kind, row in queue_events(log):
+    for at_s, kind, row in make_events(log):
         while expiries and expiries[0][0] < at_s:
             _, late = heapq.heappop(expiries)
             if late in waiting:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
@@ -68,8 +68,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--acquire", type=float, default=0.6)
     options = parser.parse_args()
-    workflow_set, _ = load_set(find_embedded_data() / "lead-storm.yaml")
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    workflow_set, _ = load_set(embedded_data() / "lead-storm.yaml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     sites = tuple(replace(site, slot_acquire=options.acquire) for site in catalog.sites)
     planned = plan_set(workflow_set, open_grid(replace(catalog, sites=sites)))
     print(f"promised {planned.plan.promise.probability:.3f}, which counts on no help")

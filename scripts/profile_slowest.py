@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # benchmarks are no package 
 
 from benchmarks.bench_planner import large_set
 from benchmarks.bench_virtual import virtual
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.kernel.text_table import build_table, table_lines
 from vgrads.planner.make import make_plan
 from vgrads.qbets.predictor import Settings
@@ -41,9 +41,7 @@ def profile(name: str, work: Callable[[], object]) -> None:
 
 def main() -> None:
     path = (
-        Path(sys.argv[1])
-        if len(sys.argv) > 1
-        else find_embedded_data() / "histories" / "mercury.swf.gz"
+        Path(sys.argv[1]) if len(sys.argv) > 1 else embedded_data() / "histories" / "mercury.swf.gz"
     )
     log = read_history(path)
     learn = Settings(method="state")

@@ -24,7 +24,7 @@ from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
 from benchmarks.planning.bench_managed import Question
-from vgrads.api.config import find_embedded_data, read_planning_effort
+from vgrads.api.config import embedded_data, read_planning_effort
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.replanners import sufficient_changes
@@ -208,7 +208,7 @@ def plan_and_run(number: int) -> Announced | None:
     at_s = float(stream(number, "announced runs").uniform(5.0, 28.0)) * 86_400.0
     planned = plan_set(
         workflow_set,
-        open_grid(load_catalog(find_embedded_data() / "sites.toml"), at_s),
+        open_grid(load_catalog(embedded_data() / "sites.toml"), at_s),
         options=Options(effort=read_planning_effort()),
     )
     if not planned.plan.feasible:

@@ -19,7 +19,7 @@ import numpy as np
 from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import run_plan
 from vgrads.api.plans.planning import open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
@@ -62,9 +62,7 @@ def run_at_an_instant(question: Question, number: int) -> tuple[float, bool]:
     )
     days = stream(number, "managed runs").uniform(5.0, 28.0)
     at_s = float(days) * 86_400.0
-    plan = plan_set(
-        workflow_set, open_grid(load_catalog(find_embedded_data() / "sites.toml"), at_s)
-    )
+    plan = plan_set(workflow_set, open_grid(load_catalog(embedded_data() / "sites.toml"), at_s))
     if not plan.plan.feasible:
         return 0.0, False
     with tempfile.TemporaryDirectory() as folder:

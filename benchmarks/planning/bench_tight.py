@@ -21,7 +21,7 @@ import numpy as np
 from vgrads_studies.promises.replication import lead
 
 from benchmarks.bench_replanning import Record
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.run_setup import RunOptions
@@ -57,7 +57,7 @@ def run_twice(number: int, whole_budget: bool = False) -> Pair | None:
     """Plan a tight set at an instant and run it twice; None if it has no plan."""
     draws = stream(number, "tight runs")
     needed, count = _NEEDED[int(draws.integers(len(_NEEDED)))]
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     path_s = lead().critical_path_s()
     workflow_set = WorkflowSet(
         name="lead",

@@ -10,7 +10,7 @@ import numpy as np
 from vgrads_studies.promises.quality import random_dag, random_slots
 from vgrads_studies.promises.replication import lead
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, take_snapshot
 from vgrads.kernel.streams import stream
 from vgrads.planner.snapshot import Snapshot
@@ -239,7 +239,7 @@ TIGHT_KINDS = _by_name(different, narrow, tight)
 
 def shipped_grid(draws: Draws) -> GridSnapshot:
     """Return the shipped sites at one of their instants."""
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     return open_grid(catalog, float(draws.uniform(5.0, 28.0)) * 86_400.0)
 
 

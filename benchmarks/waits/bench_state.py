@@ -18,7 +18,7 @@ import numpy as np
 import statsmodels.api as sm
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.conditional import LEVELS, base_columns, clean, fit
 from vgrads.qbets.events import list_users, make_events
@@ -131,9 +131,7 @@ def bench_growth() -> None:
 
 
 def main() -> None:
-    paths = [Path(p) for p in sys.argv[1:]] or [
-        find_embedded_data() / "histories" / "mercury.swf.gz"
-    ]
+    paths = [Path(p) for p in sys.argv[1:]] or [embedded_data() / "histories" / "mercury.swf.gz"]
     print(
         "| log | state (µs a job) | pinball ÷ QuantReg | covered ours / QuantReg | "
         "learning (s) ours / QuantReg |"

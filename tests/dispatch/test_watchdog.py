@@ -27,7 +27,7 @@ BAG = 'name: sweep\ncommand: "sleep .1; echo {n}"\nparameters: {n: {range: [1, 4
 HANGS = """
 import threading
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.portal.jobs.bags import Crew
 from vgrads.portal.records.store import Store
@@ -37,7 +37,8 @@ def watch(status):
         threading.Event().wait()  # in the loop, for ever
 
 with Store() as store:
-    Crew(store, "bag-0", this_machine(), Rules(stuck_s=1.0), watch=watch, own=True).carry_out()
+    here, rules = describe_this_machine(), Rules(stuck_s=1.0)
+    Crew(store, "bag-0", here, rules, watch=watch, own=True).carry_out()
 """
 ALONE = """
 import asyncio, threading

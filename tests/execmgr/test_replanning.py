@@ -9,7 +9,7 @@ from immutables import Map
 
 from tests.execmgr.test_execmgr import execution_for, ready, simulate
 from tests.planner.test_planner import chain, slot
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.replanners import drop_beyond_capacity
 from vgrads.drivers.api import SlotState
 from vgrads.execmgr.core.journal import event_from_json, event_to_json
@@ -302,7 +302,7 @@ def test_an_open_slot_is_planned_for_no_more_hours_than_are_paid(lost_s, again):
 
 
 def test_offers_leave_out_what_the_own_open_slots_occupy():
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     cloud = replace(slot("utkeuca-1", 16), site="utkeuca", queue="")
     queue = replace(slot("mercury-1", 16), site="mercury", queue="default")
     execution = execution_for([chain("w", 100.0)], [cloud])

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.conftest import ROOT
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.traces.history import read_history
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -126,7 +126,7 @@ def workdir(tmp_path, monkeypatch):
     """A folder as a reader would have it: the data, a log, a request, the files of the tutorial."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "data", "data")
-    shutil.copy(find_embedded_data() / "histories" / "mayhem.swf.gz", "jobs.swf.gz")
+    shutil.copy(embedded_data() / "histories" / "mayhem.swf.gz", "jobs.swf.gz")
     tutorial = (ROOT / "docs" / "tutorial.md").read_text()
     (tmp_path / "sites.toml").write_text(re.search(r"```toml\n(.*?)```", tutorial, re.DOTALL)[1])
     (tmp_path / "forecast.yaml").write_text(re.search(r"```yaml\n(.*?)```", tutorial, re.DOTALL)[1])

@@ -13,7 +13,7 @@ from scripts.interfaces.__main__ import render_all
 from scripts.interfaces.registry import CLIENT_METHODS, COMMAND_MODULES, FUNCTION_MODULES
 from tests.conftest import DATA
 from tests.portal.serving import LEAD
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.operations.fields import Request, describe_fields
 from vgrads.operations.plans.requests import (
@@ -69,7 +69,7 @@ def _command(name):
 @pytest.fixture
 def service(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    with TestClient(make_app(store, load_catalog(find_embedded_data() / "sites.toml"))) as client:
+    with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
         yield client
     store.close()
 

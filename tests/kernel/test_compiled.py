@@ -141,8 +141,8 @@ def test_a_compilation_is_announced_once_on_a_machine(tmp_path):
         "@compiled\ndef add(a, b):\n    return half(a) + half(b) + half(2) + half(4)\n"
     )
     code = (
-        "import sys\nimport sums\nfrom vgrads.kernel.compile_state import announced\n"
-        "with announced(print):\n    print(sums.add(1.0, 2.0))\n"
+        "import sys\nimport sums\nfrom vgrads.kernel.compile_state import announce_compilation\n"
+        "with announce_compilation(print):\n    print(sums.add(1.0, 2.0))\n"
         "print(len(sums.half.part.signatures), 'scipy' in sys.modules)\n"
     )
     environment = {

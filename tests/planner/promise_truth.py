@@ -24,7 +24,7 @@ from vgrads_studies.promises.quality import random_dag, random_slots
 
 from tests.conftest import SHARED
 from tests.planner.plan_judge import judge
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.planning import GridSnapshot, open_grid, take_snapshot
 from vgrads.api.queues.histories import cached_forecast
 from vgrads.api.queues.history_files import open_history
@@ -57,14 +57,14 @@ class Case:
 @cache
 def shipped(at_s: float | None = INSTANT_S) -> GridSnapshot:
     """The shipped sites as they were at an instant of their histories."""
-    return open_grid(load_catalog(find_embedded_data() / "sites.toml"), at_s)
+    return open_grid(load_catalog(embedded_data() / "sites.toml"), at_s)
 
 
 @cache
 def by_past_waits() -> GridSnapshot:
     """The shipped sites at the end of their histories, foretold by past waits alone: as if nobody
     saw the queues."""
-    catalog, result = load_catalog(find_embedded_data() / "sites.toml"), {}
+    catalog, result = load_catalog(embedded_data() / "sites.toml"), {}
     for site in catalog.sites:
         for queue in site.queues:
             end_s = open_history(queue.history).end_s
@@ -113,7 +113,7 @@ def tightly(shape: Workflow, factor: float) -> float:
 
 
 def lead() -> Workflow:
-    return load_workflow(find_embedded_data() / "lead.json")
+    return load_workflow(embedded_data() / "lead.json")
 
 
 def blast() -> Snapshot:

@@ -15,8 +15,7 @@ from vgrads.planner.placement import heft
 from vgrads.planner.placement.draft import Draft
 from vgrads.planner.placement.heft import compute_upward_ranks, place_heft
 from vgrads.planner.plan import Placement
-from vgrads.planner.promise import success
-from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome
+from vgrads.planner.promise.probability import Scenarios, WorkflowOutcome, succeed
 from vgrads.planner.snapshot import Snapshot
 from vgrads.vgrid.catalog import Link
 from vgrads.vgrid.slot import make_certain_curve
@@ -29,7 +28,7 @@ rows = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(1,
 
 def in_form(monkeypatch, form):
     """Whatever is asked for many steps is called in this form."""
-    for room in (use_all, heft.compute_upward_ranks, heft.place_all, success.succeed):
+    for room in (use_all, heft.compute_upward_ranks, heft.place_all, succeed):
         monkeypatch.setattr(room, "after", lambda steps, room=room: getattr(room, form))
 
 

@@ -4,7 +4,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.portal.records.owner_rules import OwnerRules
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -90,7 +90,7 @@ def running(tmp_path, monkeypatch):
     id."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     with Store() as store:
-        catalog = load_catalog(find_embedded_data() / "sites.toml")
+        catalog = load_catalog(embedded_data() / "sites.toml")
         with TestClient(make_app(store, catalog), follow_redirects=False) as client:
             rules = {"alarms": [{"below": 0.9999}]}
             stored = client.put("/v1/alarm-rules", json=rules)

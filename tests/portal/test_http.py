@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.portal.records.runtimes import RunTimeRecords
 from vgrads.portal.records.store import Store
 from vgrads.portal.web.app import make_app
@@ -19,7 +19,7 @@ from vgrads.vgrid.catalog import load_catalog
 @pytest.fixture
 def client(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    with TestClient(make_app(store, load_catalog(find_embedded_data() / "sites.toml"))) as client:
+    with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
         yield client
     store.close()
 
@@ -223,7 +223,7 @@ def test_a_virtual_grid_is_offered_stored_and_drawn(client):
 
 
 def test_queues_answer_over_http_as_on_the_command_line(client, vgrads):
-    log = find_embedded_data() / "histories" / "mayhem.swf.gz"
+    log = embedded_data() / "histories" / "mayhem.swf.gz"
     base, same = "/v1/sites/mayhem/queues/default", ("--procs", 8, "--walltime", "1h", "--json")
     query = {"procs": 8, "walltime_s": 3600}
 
@@ -284,7 +284,7 @@ def test_a_set_without_run_times_is_planned_by_what_was_learned_and_its_page_say
     }
     task_records = [TaskRecord(kind="ALIGN", seconds=100.0 + n, run=str(n)) for n in range(5)]
     RunTimeRecords(store.engine).learn(task_records)
-    with TestClient(make_app(store, load_catalog(find_embedded_data() / "sites.toml"))) as client:
+    with TestClient(make_app(store, load_catalog(embedded_data() / "sites.toml"))) as client:
         set_id = submit(client, requested)
         plan = client.get(f"/v1/workflow-sets/{set_id}/plan").json()
         payload = {

@@ -21,7 +21,7 @@ from sqlmodel import Session
 from tests.conftest import DATA
 from tests.portal.serving import LEAD, SMALL, serving
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.portal.client import Client
 from vgrads.portal.jobs.worker import run_set
@@ -44,7 +44,7 @@ MAYHEM = DATA / "histories" / "mayhem.swf.gz"
 def client(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     with TestClient(make_app(store, catalog, Bounds(history=30 * 2**20))) as client:
         yield client
     store.close()
@@ -438,7 +438,7 @@ def test_a_run_whose_last_manager_still_lives_waits_for_its_end(client, caplog):
     run_id = store.add_run(set_id)
     other = RunLease(store.engine, run_id)
     other.take()
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     work = Thread(target=run_set, args=(store, catalog, run_id))
     work.start()
     until(lambda: "is managed by" in caplog.text, "the refusal")

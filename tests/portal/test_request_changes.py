@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.portal.serving import LEAD
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.execmgr.core.states import PromiseChecked, RequestRecord
 from vgrads.portal.client import Client
 from vgrads.portal.jobs.forecasts.plans import first_outcome
@@ -29,7 +29,7 @@ def running(tmp_path, monkeypatch):
     """A service with a set that runs at simulated sites, slowly; its id."""
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path / "home"))
     with Store() as store:
-        catalog = load_catalog(find_embedded_data() / "sites.toml")
+        catalog = load_catalog(embedded_data() / "sites.toml")
         with TestClient(make_app(store, catalog), follow_redirects=False) as client:
             answer = client.post("/v1/workflow-sets", json=LEAD | {"at_least": 6})
             set_id = answer.json()["id"]

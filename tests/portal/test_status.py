@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from tests.conftest import DATA
 from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.execmgr.tasks.output import read_tail
 from vgrads.kernel.units import format_chance
 from vgrads.portal.charts.exports import export
@@ -47,7 +47,7 @@ def home(tmp_path, monkeypatch):
 def looking(home):
     """A service over the database that the command line writes to, and its store."""
     with Store() as store:
-        catalog = load_catalog(find_embedded_data() / "sites.toml")
+        catalog = load_catalog(embedded_data() / "sites.toml")
         with TestClient(make_app(store, catalog), follow_redirects=False) as client:
             yield client, store
 

@@ -116,7 +116,7 @@ HANGS = """
 import sys, threading
 from pathlib import Path
 from vgrads.api.bags.in_process import LocalChannel
-from vgrads.api.queues.sites import this_machine
+from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.portal.web.slurm.serving import SlurmServing, serve_slurm
 
@@ -126,8 +126,8 @@ def hang(*_):
 folder, rules = Path(sys.argv[1]), Rules(stuck_s=0.5)
 if sys.argv[2] == "service":
     how = SlurmServing(idle_s=60.0, keep_s=60.0, rules=rules)
-    serve_slurm(folder, this_machine(1), how, hang)
-channel = LocalChannel(this_machine(1), folder, "d", rules=rules, watched=True)
+    serve_slurm(folder, describe_this_machine(1), how, hang)
+channel = LocalChannel(describe_this_machine(1), folder, "d", rules=rules, watched=True)
 channel.start()
 channel.call(hang)
 hang()

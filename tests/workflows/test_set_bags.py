@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.set_bags import make_bag_workflow
 from vgrads.api.plans.set_files import load_set
 from vgrads.kernel.errors import InputError
@@ -195,7 +195,7 @@ def test_wrong_entries(entry, words, write):
 
 def test_services_accept_bags_in_sets(tmp_path):
     store = Store(f"sqlite:///{tmp_path / 'test.db'}")
-    catalog = load_catalog(find_embedded_data() / "sites.toml")
+    catalog = load_catalog(embedded_data() / "sites.toml")
     with TestClient(make_app(store, catalog)) as client:
         answer = client.post("/v1/workflow-sets", json=SET)
         assert answer.status_code == 201, answer.text

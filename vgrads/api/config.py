@@ -12,7 +12,7 @@ THIS_MACHINE = "here"
 """Names this machine where a file of sites is expected."""
 
 
-def find_embedded_data() -> Path:
+def embedded_data() -> Path:
     """Return the folder of embedded sites and sets: inside an installed package, or next to it in a
     checkout."""
     inside = Path(__file__).parent / "embedded"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import THIS_MACHINE, find_embedded_data
+from vgrads.api.config import THIS_MACHINE, embedded_data
 from vgrads.api.queues.sites import describe_this_machine
 from vgrads.interface.arguments import FileName, path_of
 from vgrads.kernel.documents import validate
@@ -26,7 +26,7 @@ def catalog_of(sites: Sites | None, default: FileName | None = None) -> Catalog:
         return build_catalog(validate(SitesDocument, sites, "sites"), Path.cwd(), "sites")
     chosen = default if sites is None else sites
     if chosen is None:
-        return load_catalog(find_embedded_data() / "sites.toml")
+        return load_catalog(embedded_data() / "sites.toml")
     file = path_of(chosen)
     if str(file) == THIS_MACHINE and not file.is_file():
         return describe_this_machine()

@@ -20,7 +20,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.api.plans.execution import RunOutcome
 from vgrads.api.plans.planning import Planned, open_grid, plan_set
 from vgrads.api.plans.set_files import load_set
@@ -56,7 +56,7 @@ class ObservedBinding:
 
 def _planned(at_s: float, number: int) -> tuple[Planned, list[Span]]:
     """Return a plan and when its parts were computed (wall-clock seconds)."""
-    folder = find_embedded_data()
+    folder = embedded_data()
     workflow_set, _ = load_set(folder / "lead-storm.yaml")
     begin = time.perf_counter()
     grid = open_grid(load_catalog(folder / "sites.toml"), at_s)
@@ -99,8 +99,7 @@ def study(runs: int, seed: int) -> tuple[list[ObservedBinding], list[Span], list
     instants = stream(seed, "timeline").uniform(0.4, 0.9, runs)
     bindings, spans, kept = [], list[Span](), []
     last_s = min(
-        log.end_s
-        for log in open_grid(load_catalog(find_embedded_data() / "sites.toml")).logs.values()
+        log.end_s for log in open_grid(load_catalog(embedded_data() / "sites.toml")).logs.values()
     )
     for number, share in enumerate(track(instants, "running", console=Console(stderr=True))):
         planned, planning = _planned(float(share) * last_s, number)

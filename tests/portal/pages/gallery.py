@@ -22,7 +22,7 @@ from tests.portal.pages.bag_gallery import decide_pool, run_bags
 from tests.portal.serving import LEAD, SMALL
 from tests.ports import free_ports
 from tests.waiting import until
-from vgrads.api.config import find_embedded_data, home
+from vgrads.api.config import embedded_data, home
 from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
 from vgrads.portal.records.heartbeat import new_owner
 from vgrads.portal.records.sets import NewSet, Sets
@@ -45,7 +45,7 @@ class Gallery:
 
     def __init__(self, store: Store) -> None:
         self.open(store)
-        self.catalog = load_catalog(find_embedded_data() / "sites.toml")
+        self.catalog = load_catalog(embedded_data() / "sites.toml")
         self.ids: dict[str, str] = {}
         self.bags: dict[str, str] = {}
         self.pool, self.folder = "", Path()

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 from tests.portal.pages.gallery import TIGHT
 from tests.portal.serving import LEAD, SMALL
 from tests.waiting import until
-from vgrads.api.config import dispatcher_folder, find_embedded_data
+from vgrads.api.config import dispatcher_folder, embedded_data
 from vgrads.portal.charts import pages
 from vgrads.portal.records.bags import BagStore, new_bag
 from vgrads.portal.records.sets import NewSet, Sets
@@ -34,7 +34,7 @@ def served(tmp_path, monkeypatch):
 
 
 def application(store, limits=None):
-    return make_app(store, load_catalog(find_embedded_data() / "sites.toml"), limits=limits)
+    return make_app(store, load_catalog(embedded_data() / "sites.toml"), limits=limits)
 
 
 def submit(client, document):

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.portal.pages.test_page_states import PAGE
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.portal.records.access import AccessControl
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.upkeep import audit_rows
@@ -27,7 +27,7 @@ def client_of(store, *scopes, tokens=True, user="ann"):
     """A client with a token of these scopes; without any: with none."""
     app = make_app(
         store,
-        load_catalog(find_embedded_data() / "sites.toml"),
+        load_catalog(embedded_data() / "sites.toml"),
         limits=RequestLimits(tokens=tokens),
     )
     secret = AccessControl(store.engine).create(user, scopes, 3600.0)[0] if scopes else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import chosen_home, find_embedded_data
+from vgrads.api.config import chosen_home, embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.extras import MODULES, is_installed
 from vgrads.kernel.files import read_text
@@ -94,7 +94,7 @@ def read_sites(settings: SettingsFacts) -> SitesFacts:
         stored = stored_sites(settings.database)
         if stored:
             return SitesFacts(source="the database", used=tuple(stored))
-    file = settings.sites or find_embedded_data() / "sites.toml"
+    file = settings.sites or embedded_data() / "sites.toml"
     catalog = load_catalog(file)
     source = str(file) if settings.sites else "the embedded ones"
     sites = (UsedSite(name=s.name, driver=s.driver, host=s.access.host) for s in catalog.sites)

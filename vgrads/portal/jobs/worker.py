@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import find_embedded_data, run_folder, set_folder
+from vgrads.api.config import embedded_data, run_folder, set_folder
 from vgrads.api.plans.answers import plan_json
 from vgrads.api.plans.execution import RunOutcome, run_plan
 from vgrads.api.plans.planning import GridSnapshot, Planned, open_grid, plan_set
@@ -163,7 +163,7 @@ def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
     if entry.kind == "bag":
         return make_bag_workflow(entry, None)
     file = entry.file
-    names = sorted(p.name for p in find_embedded_data().glob("*.json"))
+    names = sorted(p.name for p in embedded_data().glob("*.json"))
     if file is None or file not in names:
         raise InputError(
             f"file '{file}' is not available on this service",
@@ -174,7 +174,7 @@ def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
         raise InputError(
             "names a file, but this service provides no input files", where="workflows.inputs"
         )
-    return load_workflow(find_embedded_data() / file, entry.runtimes)
+    return load_workflow(embedded_data() / file, entry.runtimes)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def demo(
 ) -> None:
     """Demonstrate vgrads on simulated sites: storm forecasts with a promised deadline, kept or
     not."""
-    from vgrads.api.config import find_embedded_data
+    from vgrads.api.config import embedded_data
     from vgrads.operations.plans.requests import PlanRequest
     from vgrads.portal.cli.plans import planning, running
 
@@ -43,8 +43,8 @@ def demo(
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
         request = PlanRequest(
-            set_file=find_embedded_data() / name,
-            sites=find_embedded_data() / "sites.toml",
+            set_file=embedded_data() / name,
+            sites=embedded_data() / "sites.toml",
             seed=seed,
             as_stated=True,
         )

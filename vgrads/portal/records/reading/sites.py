@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import THIS_MACHINE, find_embedded_data, home, make_home
+from vgrads.api.config import THIS_MACHINE, embedded_data, home, make_home
 from vgrads.kernel.documents import validate
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_whole
@@ -51,7 +51,7 @@ def choose_catalog(file: Path | None) -> Catalog:
         return describe_this_machine()
     if file is not None:
         return add_collected(load_catalog(file))
-    return read_stored_catalog() or load_catalog(find_embedded_data() / "sites.toml")
+    return read_stored_catalog() or load_catalog(embedded_data() / "sites.toml")
 
 
 def select_site(name: str, file: Path | None) -> Catalog:

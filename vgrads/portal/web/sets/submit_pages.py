@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from vgrads.api.config import find_embedded_data
+from vgrads.api.config import embedded_data
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import format_duration, parse_duration
 from vgrads.operations.plans.requests import read_stored_options
@@ -117,7 +117,7 @@ def offered_sites(service: Service, who: Principal) -> tuple[str, ...]:
 
 
 def _template(name: str) -> str:
-    return (find_embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
+    return (embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
 
 
 def _form(text: str, sites: Sequence[str] = ()) -> SubmissionForm:
@@ -179,7 +179,7 @@ def _page(
         form=shown.form,
         chosen=shown.chosen,
         templates=[(name, title, _template(name)) for name, (_, title) in TEMPLATES.items()],
-        files=sorted(path.name for path in find_embedded_data().glob("*.json")),
+        files=sorted(path.name for path in embedded_data().glob("*.json")),
         mistake=shown.mistake,
         offered=shown.offered,
         chosen_sites=[name for name in shown.form.site if name] or shown.offered,
