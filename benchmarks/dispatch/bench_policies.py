@@ -17,7 +17,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from policies_load import measure_load
-from vgrads.policies.ads import LONGEST, MOST
+from vgrads.policies.evaluation import LONGEST, MOST
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import pad
