@@ -17,10 +17,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from policies_load import measure_load
-from vgrads.policies.evaluation import LONGEST, MOST
 
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.text_table import pad
+from vgrads.policies.evaluation import LONGEST, MOST
 from vgrads.policies.policy import Policy, job_ad, read_policy
 
 FIG3 = """

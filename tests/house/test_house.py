@@ -95,3 +95,46 @@ def test_packages_are_links_to_the_top_level_or_folders_of_their_own():
     for name in PACKAGES:
         assert (ROOT / TOP / name).is_symlink() == (name in LINKED)
     assert set(LINKED) <= set(PACKAGES)
+
+
+def module_file(name):
+    """The file of a module of the product or the studies; None of anything else, and of ``vgrads``
+    itself, whose names are loaded when they are used."""
+    if not name.startswith(("vgrads.", "vgrads_studies.")):
+        return None
+    folder = (
+        ROOT / ("studies" if name.startswith("vgrads_studies") else "") / name.replace(".", "/")
+    )
+    return folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+
+
+@cache
+def names_in(path):
+    """What a module defines or imports at its top level, within conditions too."""
+    bound = set()
+    for node in nodes_of(path):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            bound |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+    return bound
+
+
+def test_benchmarks_and_scripts_import_what_exists():
+    """Nobody runs all of them at each change, and no types are checked in them."""
+    missing = []
+    for path in TRACKED:
+        if path.suffix != ".py" or path.relative_to(ROOT).parts[0] not in ("benchmarks", "scripts"):
+            continue
+        for node in nodes_of(path):
+            file = module_file(node.module or "") if isinstance(node, ast.ImportFrom) else None
+            if file is None:
+                continue
+            known = names_in(file) if file.is_file() else set()
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if alias.name not in known and not module_file(name).is_file():
+                    missing.append(f"{shown(path)}: {name}")
+    assert missing == []
