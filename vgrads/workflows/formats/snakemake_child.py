@@ -81,10 +81,10 @@ def _register(tasks: list[dict[str, Any]]) -> None:
     from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry  # noqa: PLC0415
     from snakemake_interface_executor_plugins.settings import CommonSettings  # noqa: PLC0415
 
-    tasks_of = runpy.run_path(str(Path(__file__).with_name("snakemake_jobs.py")))["tasks_of"]
+    make_tasks = runpy.run_path(str(Path(__file__).with_name("snakemake_jobs.py")))["make_tasks"]
 
     def begin(_: object, workflow: Any, _logger: object) -> None:
-        tasks.extend(tasks_of(workflow.dag))
+        tasks.extend(make_tasks(workflow.dag))
         raise _GraphComplete
 
     plugin: Any = types.ModuleType(_NAME)
