@@ -61,6 +61,7 @@ pictures: .venv/developed
 	$(BIN)/python -m tests.portal.pages.pictures docs/pictures
 
 docs: .venv/documented
+	rm -rf docs/api  # pages of packages that are gone
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/site
 	@echo "docs/site/index.html"
 
