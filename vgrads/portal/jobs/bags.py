@@ -125,10 +125,11 @@ class Crew:
                 self._wishes,
                 self._save_status,
                 self.rules,
-                extension=self._advertiser(folder),
                 own=self.own,
             )
             self._work = choose_clock(work)
+            if self._work is work:  # nobody from outside joins in virtual time
+                work.extension = self._advertiser(folder)
             try:
                 with self._signals():
                     ended = self._work.carry_out()
