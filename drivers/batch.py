@@ -139,10 +139,10 @@ class BatchDriver(LedgerDriver):
         )
         listed, _, marks_text = answer.out.partition(MARKS)
         marks = parse_marks(marks_text)
-        by_name = _by_name(self._site.reports(listed))
+        by_name = _index_by_name(self._site.reports(listed))
         self._listed = set(by_name)
         forgotten = [n for n in map(mark, slots) if n not in by_name and n not in marks]
-        by_name |= _by_name(self._site.past(forgotten))
+        by_name |= _index_by_name(self._site.past(forgotten))
         run = {r.job for reports in by_name.values() for r in reports if r.goes_on}
         self._end({slot: job for slot, job in self._lingering.items() if job in run})
         self._lingering = {}
@@ -203,7 +203,7 @@ class BatchDriver(LedgerDriver):
             )
 
 
-def _by_name(reports: Sequence[JobReport]) -> dict[str, list[JobReport]]:
+def _index_by_name(reports: Sequence[JobReport]) -> dict[str, list[JobReport]]:
     results: dict[str, list[JobReport]] = {}
     for report in reports:
         results.setdefault(report.name, []).append(report)

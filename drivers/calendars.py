@@ -116,14 +116,14 @@ def _read_days(text: str, dated: bool) -> tuple[tuple[int, int], ...] | None:
     spans = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        values = [_read_date(e) if dated else _weekday(e) for e in (first, last or first)]
+        values = [_read_date(e) if dated else _parse_weekday(e) for e in (first, last or first)]
         if values[0] is None or values[1] is None:
             return None
         spans.append((values[0], values[1]))
     return tuple(spans)
 
 
-def _weekday(text: str) -> int | None:
+def _parse_weekday(text: str) -> int | None:
     return _WEEKDAYS.index(text[:3]) if text[:3] in _WEEKDAYS else None
 
 
@@ -144,7 +144,7 @@ def _read_times(text: str) -> tuple[tuple[float, float], ...] | None:
     spans: list[tuple[float, float]] = []
     for part in text.split(","):
         begin, dash, end = part.partition("-")
-        first_s, last_s = _seconds_of(begin), _seconds_of(end)
+        first_s, last_s = _parse_seconds(begin), _parse_seconds(end)
         if not dash or first_s is None or last_s is None:
             return None
         if first_s < last_s:
@@ -154,7 +154,7 @@ def _read_times(text: str) -> tuple[tuple[float, float], ...] | None:
     return tuple(spans)
 
 
-def _seconds_of(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     match = _TIME.fullmatch(text)
     if match is None:
         return None

@@ -211,10 +211,10 @@ def submits_once(bench: Bench) -> None:
     assert status.state == SlotState.READY, status
     later.cancel(spec.id)
     (status,) = bench.until(driver, [spec.id], has_ended)
-    assert not _marked_jobs(later, spec.id)
+    assert not _list_marked_jobs(later, spec.id)
 
 
-def _marked_jobs(driver: Driver, slot: str) -> list[MarkedJob]:
+def _list_marked_jobs(driver: Driver, slot: str) -> list[MarkedJob]:
     """Return the jobs of a slot that remain at the site; empty if the driver cannot list them."""
     if not hasattr(driver, "marked_jobs"):
         return []
@@ -249,7 +249,7 @@ def survives_a_lost_answer(bench: Bench) -> None:
     driver.submit(spec)
     (status,) = bench.until(driver, [spec.id], is_ready)
     assert status.state == SlotState.READY, status
-    assert len(_marked_jobs(driver, spec.id)) <= 1
+    assert len(_list_marked_jobs(driver, spec.id)) <= 1
     driver.cancel(spec.id)
     bench.until(driver, [spec.id], has_ended)
 

@@ -34,7 +34,7 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
     file = Path(
         os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or Path.home() / ".aws" / "credentials"
     )
-    credentials = _from_file(file, profile)
+    credentials = _read_credentials(file, profile)
     if credentials is None:
         raise SiteError(
             "no credentials",
@@ -47,7 +47,7 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
     return credentials
 
 
-def _from_file(file: Path, profile: str) -> Credentials | None:
+def _read_credentials(file: Path, profile: str) -> Credentials | None:
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(file)

@@ -61,7 +61,7 @@ class DaskCluster(LedgerDriver):
             return
         self._slots[spec.id] = slot = _DaskSlot(workers=workers)
         for node, worker in enumerate(workers):
-            environment = {**spec.environment, **_pilot_environment(spec, node, nodes)}
+            environment = {**spec.environment, **_make_pilot_environment(spec, node, nodes)}
             slot.futures.append(
                 self._ask(
                     partial(_start, spec=spec, environment=environment, worker=worker, node=node)
@@ -79,7 +79,7 @@ class DaskCluster(LedgerDriver):
         }
         free = [
             w
-            for w in sorted(_workers(self._ask(lambda c: c.scheduler_info(n_workers=-1))))
+            for w in sorted(_list_workers(self._ask(lambda c: c.scheduler_info(n_workers=-1))))
             if w not in busy
         ]
         names = [f"{mark(spec.id)}.{node}" for node in range(nodes)]
@@ -110,7 +110,7 @@ class DaskCluster(LedgerDriver):
         """Find the pilots of a slot that another manager requested."""
         keys = sorted(key for key in running if key.startswith(f"{mark(slot)}."))
         if keys:
-            futures = [self._ask(partial(_future, key)) for key in keys]
+            futures = [self._ask(partial(_find_future, key)) for key in keys]
             self._slots[slot] = _DaskSlot(futures, [running[key] for key in keys])
         return bool(keys)
 
@@ -141,7 +141,10 @@ class DaskCluster(LedgerDriver):
             workers = self._slots[slot].workers
             self._ask(
                 lambda c: c.run(
-                    dask_pilot.give_back, name, workers=_here(c, workers), on_error="ignore"
+                    dask_pilot.give_back,
+                    name,
+                    workers=_select_present(c, workers),
+                    on_error="ignore",
                 )
             )
             self._ask(lambda c: c.cancel(self._slots[slot].futures, force=True))
@@ -208,7 +211,7 @@ class DaskCluster(LedgerDriver):
         )
 
 
-def _future(key: str, client: Any) -> Any:
+def _find_future(key: str, client: Any) -> Any:
     """Return the future of a task that another client submitted."""
     from distributed import Future  # noqa: PLC0415 of an extra
 
@@ -237,18 +240,18 @@ def _start(
     return future
 
 
-def _pilot_environment(spec: SlotSpec, node: int, nodes: int) -> dict[str, str]:
+def _make_pilot_environment(spec: SlotSpec, node: int, nodes: int) -> dict[str, str]:
     variables = {"VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
     return variables | (
         {"VGRADS_NODE": str(node), "VGRADS_NODES": str(nodes)} if spec.every_node else {}
     )
 
 
-def _workers(info: Mapping[str, Any]) -> list[str]:
+def _list_workers(info: Mapping[str, Any]) -> list[str]:
     return list(info["workers"])
 
 
-def _here(client: Any, workers: Sequence[str]) -> list[str]:
+def _select_present(client: Any, workers: Sequence[str]) -> list[str]:
     """Return those of these workers that still exist."""
     running = client.scheduler_info(n_workers=-1)["workers"]
     return [worker for worker in workers if worker in running]

@@ -75,7 +75,7 @@ class Ec2Api:
         nodes = self._request(self._driver.list_nodes, ex_filters={"tag-key": TAG_SLOT})
         ours = [node for node in nodes if TAG_SLOT in node.extra.get("tags", {})]
         booted = self._booted() if ours else set()
-        return [_instance(node, booted) for node in ours]
+        return [_make_instance(node, booted) for node in ours]
 
     def _booted(self) -> set[str] | None:
         """Return the instances that passed their status check; None if the cloud has no such
@@ -88,15 +88,17 @@ class Ec2Api:
             self._checks_status = False
             return None
         return {
-            _text(item, "instanceId")
-            for item in _items(answer, "instanceStatusSet")
-            if _text(item, "instanceStatus/status") == "ok"
+            _find_text(item, "instanceId")
+            for item in _list_items(answer, "instanceStatusSet")
+            if _find_text(item, "instanceStatus/status") == "ok"
         }
 
     def terminate(self, ids: Sequence[str]) -> None:
         for group in [ids[n : n + 100] for n in range(0, len(ids), 100)]:
             try:
-                self._query({"Action": "TerminateInstances", **_numbered("InstanceId", group)})
+                self._query(
+                    {"Action": "TerminateInstances", **_number_parameters("InstanceId", group)}
+                )
             except CapacityError as error:
                 if _GONE not in str(error):
                     raise SiteError(str(error), site=self.site, transient=False) from error
@@ -115,17 +117,17 @@ class Ec2Api:
         if access.image:
             filters[f"image {access.image}"] = {
                 "Action": "DescribeImages",
-                **_numbered("ImageId", [access.image]),
+                **_number_parameters("ImageId", [access.image]),
             }
         if access.key_name:
             filters[f"key {access.key_name}"] = {
                 "Action": "DescribeKeyPairs",
-                **_numbered("KeyName", [access.key_name]),
+                **_number_parameters("KeyName", [access.key_name]),
             }
         for group in access.security_groups:
             filters[f"security group {group}"] = {
                 "Action": "DescribeSecurityGroups",
-                **_numbered("GroupName", [group]),
+                **_number_parameters("GroupName", [group]),
             }
         for what, question in filters.items():
             try:
@@ -194,7 +196,7 @@ class Ec2Api:
 
 def open_ec2(site: str, access: SiteAccess, credentials: Credentials) -> Ec2Api:
     """Open EC2 itself, or with ``access.endpoint`` a compatible service."""
-    host, port, secure = _endpoint(access)
+    host, port, secure = _find_endpoint(access)
     try:
         node_driver = EC2NodeDriver(  # type: ignore[no-untyped-call]
             credentials.key,
@@ -213,7 +215,7 @@ def open_ec2(site: str, access: SiteAccess, credentials: Credentials) -> Ec2Api:
 
 def open_eucalyptus(site: str, access: SiteAccess, credentials: Credentials) -> Ec2Api:
     """Open a Eucalyptus cloud at ``access.endpoint``."""
-    host, port, secure = _endpoint(access)
+    host, port, secure = _find_endpoint(access)
     if host is None:
         raise SiteError("access.endpoint is not set", site=site, transient=False)
     path = urlsplit(access.endpoint).path.rstrip("/") or None
@@ -221,7 +223,7 @@ def open_eucalyptus(site: str, access: SiteAccess, credentials: Credentials) -> 
     return Ec2Api(site, node_driver, access)
 
 
-def _endpoint(access: SiteAccess) -> tuple[str | None, int | None, bool]:
+def _find_endpoint(access: SiteAccess) -> tuple[str | None, int | None, bool]:
     if not access.endpoint:
         return None, None, True
     parts = urlsplit(access.endpoint)
@@ -229,7 +231,7 @@ def _endpoint(access: SiteAccess) -> tuple[str | None, int | None, bool]:
     return parts.hostname, parts.port or (443 if secure else 80), secure
 
 
-def _instance(node: LibcloudNode, booted: set[str] | None) -> Instance:
+def _make_instance(node: LibcloudNode, booted: set[str] | None) -> Instance:
     state = str(node.extra.get("status", "pending"))
     launched = node.extra.get("launch_time")
     age_s = 0.0
@@ -243,29 +245,29 @@ def _instance(node: LibcloudNode, booted: set[str] | None) -> Instance:
     )
 
 
-def _numbered(name: str, values: Sequence[str]) -> dict[str, str]:
+def _number_parameters(name: str, values: Sequence[str]) -> dict[str, str]:
     return {f"{name}.{n}": value for n, value in enumerate(values, 1)}
 
 
-def _items(element: Element, name: str) -> list[Element]:
+def _list_items(element: Element, name: str) -> list[Element]:
     """Return the items of a set in any namespace."""
     return [
         item
         for part in element.iter()
-        if _local(part) == name
+        if _strip_namespace(part) == name
         for item in part
-        if _local(item) == "item"
+        if _strip_namespace(item) == "item"
     ]
 
 
-def _text(element: Element, path: str) -> str:
+def _find_text(element: Element, path: str) -> str:
     for name in path.split("/"):
-        children = [child for child in element if _local(child) == name]
+        children = [child for child in element if _strip_namespace(child) == name]
         if not children:
             return ""
         element = children[0]
     return str(element.text or "").strip()
 
 
-def _local(element: Element) -> str:
+def _strip_namespace(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]

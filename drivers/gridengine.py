@@ -102,7 +102,7 @@ class GridEngine(Dialect):
         """Parse blocks of ``key value`` lines between double rules."""
         blocks = re.split(r"^=+$", printed, flags=re.MULTILINE)
         records = [dict(_PAIR.findall(block)) for block in blocks]
-        return [_ended(record) for record in records if "jobnumber" in record]
+        return [_parse_ended(record) for record in records if "jobnumber" in record]
 
     def cancel(self, jobs: Sequence[str]) -> str:
         return ignore_errors(f"qdel {' '.join(map(quote, jobs))}", _GONE)
@@ -135,7 +135,7 @@ class GridEngine(Dialect):
             problems.append("no history: the accounting file cannot be read here")
         return Survey(
             version=version.strip(),
-            queues=_limits(queues),
+            queues=_parse_limits(queues),
             works=tuple(works),
             problems=tuple(problems),
         )
@@ -145,7 +145,7 @@ class GridEngine(Dialect):
 
     def listed_facts(self, printed: str) -> SiteFacts:
         user, _, queues = printed.partition("\n")
-        return SiteFacts(user=user, queues=_limits(queues))
+        return SiteFacts(user=user, queues=_parse_limits(queues))
 
     def node_lists(self) -> str:
         """Not supported: queues are bound to nodes by rules, which no command expands."""
@@ -206,7 +206,7 @@ class GridEngine(Dialect):
         calendars = {c.name: c for c in map(read_calendar, blocks)}
         named = [
             (block["qname"], calendars[name])
-            for block in _queue_blocks(queues)
+            for block in _split_queue_blocks(queues)
             if (name := block.get("calendar", "").split(",")[0]) in calendars
         ]
         unread = [f"{c.name}: {rule}" for _, c in named for rule in c.unread]
@@ -228,7 +228,7 @@ class GridEngine(Dialect):
         return [
             job
             for element in _parse(rest).iter("job_list")
-            for job in [_queued(element, at)] * count_tasks(element.findtext("tasks") or "")
+            for job in [_parse_queued(element, at)] * count_tasks(element.findtext("tasks") or "")
         ]
 
 
@@ -279,7 +279,7 @@ def _report(element: ET.Element) -> JobReport:
     )
 
 
-def _ended(record: dict[str, str]) -> JobReport:
+def _parse_ended(record: dict[str, str]) -> JobReport:
     failed, code = record.get("failed", "0"), record.get("exit_status", "0")
     number = failed.split()[0]
     if number == _LIMIT_ENFORCED:
@@ -293,7 +293,7 @@ def _ended(record: dict[str, str]) -> JobReport:
     return JobReport(job=record["jobnumber"], name=record["jobname"], state=state, reason=reason)
 
 
-def _queue_blocks(text: str) -> list[dict[str, str]]:
+def _split_queue_blocks(text: str) -> list[dict[str, str]]:
     blocks: list[dict[str, str]] = []
     for key, value in _PAIR.findall(text):
         if key == "qname":
@@ -303,16 +303,16 @@ def _queue_blocks(text: str) -> list[dict[str, str]]:
     return blocks
 
 
-def _limits(printed: str) -> tuple[QueueLimits, ...]:
-    return tuple(map(_queue, _queue_blocks(printed)))
+def _parse_limits(printed: str) -> tuple[QueueLimits, ...]:
+    return tuple(map(_parse_queue, _split_queue_blocks(printed)))
 
 
-def _queue(block: dict[str, str]) -> QueueLimits:
+def _parse_queue(block: dict[str, str]) -> QueueLimits:
     limit = block.get("h_rt", "INFINITY").split(",")[0]
-    return QueueLimits(name=block["qname"], max_walltime_s=_clock_s(limit))
+    return QueueLimits(name=block["qname"], max_walltime_s=_parse_clock_s(limit))
 
 
-def _clock_s(text: str) -> float | None:
+def _parse_clock_s(text: str) -> float | None:
     if text == "INFINITY":
         return None
     seconds = 0.0
@@ -321,7 +321,7 @@ def _clock_s(text: str) -> float | None:
     return seconds
 
 
-def _queued(element: ET.Element, now: datetime) -> QueuedJob:
+def _parse_queued(element: ET.Element, now: datetime) -> QueuedJob:
     limits = [e.text for e in element.findall("hard_request") if e.get("name") == "h_rt"]
     requested_s = float(limits[0] or -1) if limits else -1.0
     procs = int(element.findtext("slots", "1"))

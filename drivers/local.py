@@ -129,7 +129,7 @@ class LocalDriver:
         hold = _Hold(spec.procs, now + spec.duration_s)
         if spec.pilot:
             hold.output = tempfile.TemporaryFile()  # noqa: SIM115 closed with the slot
-            hold.pilots = _running(spec.id) or _start(spec, hold.output, self._environment)
+            hold.pilots = _find_running(spec.id) or _start(spec, hold.output, self._environment)
         self._holds[spec.id] = hold
         self._ledger.move(spec.id, SlotState.READY, now)
 
@@ -168,7 +168,7 @@ class LocalDriver:
         self._ledger.move(slot, state, self._clock.now(), reason)
 
 
-def _running(slot: str) -> tuple[_Pilot, ...]:
+def _find_running(slot: str) -> tuple[_Pilot, ...]:
     """Return the pilots of a slot that an earlier manager left running: the leaders of its
     sessions."""
     variable = f"VGRADS_SLOT={slot}".encode()

@@ -24,12 +24,12 @@ def expand_hosts(text: str) -> frozenset[str]:
     names: set[str] = set()
     for element in _ELEMENT.findall(text.strip()):
         parts = _BRACKETS.split(element)  # names and bracketed lists in turn
-        choices = [_numbers(p) if n % 2 else [p] for n, p in enumerate(parts)]
+        choices = [_parse_numbers(p) if n % 2 else [p] for n, p in enumerate(parts)]
         names.update(map("".join, product(*choices)))
     return frozenset(names - {"(null)"})
 
 
-def _numbers(text: str) -> Iterator[str]:
+def _parse_numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         low, _, high = part.partition("-")
         if low.isdigit() and high.isdigit():

@@ -90,7 +90,7 @@ class Pbs(Dialect):
             "-l",
             f"nodes={order.nodes}:ppn={each}",
             "-l",
-            f"walltime={_clock(order.walltime_s)}",
+            f"walltime={_format_clock(order.walltime_s)}",
         ]
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
@@ -136,7 +136,7 @@ class Pbs(Dialect):
         version, _, queues = printed.partition(_NEXT)
         return Survey(
             version=version.strip(),
-            queues=_limits(queues),
+            queues=_parse_limits(queues),
             works=("submit, list, cancel",),
             problems=(
                 "history: the accounting files are on the server; add one with 'vgrads sites add'",
@@ -153,7 +153,7 @@ class Pbs(Dialect):
     def listed_facts(self, printed: str) -> SiteFacts:
         head, _, queues = printed.partition(_NEXT)
         user, _, private = head.partition("\n")
-        return SiteFacts(user=user, hides_jobs=bool(private.strip()), queues=_limits(queues))
+        return SiteFacts(user=user, hides_jobs=bool(private.strip()), queues=_parse_limits(queues))
 
     def node_lists(self) -> str:
         """Not supported: queues are bound to nodes by rules, which no command expands."""
@@ -195,13 +195,13 @@ class Pbs(Dialect):
         clock = read_clock(first, "pbs")
         ours = list_own_reservations(access)
         stated = [
-            _reservation(name, fields, clock)
-            for name, fields in _blocks(described, "Resv ID").items()
+            _parse_reservation(name, fields, clock)
+            for name, fields in _parse_blocks(described, "Resv ID").items()
             if not {name, name.partition(".")[0], fields.get("queue", "")} & ours
         ]
         nodes = {
             name: int(fields.get("resources_available.ncpus", fields.get("pcpus", 0)))
-            for name, fields in _paragraphs(listed).items()
+            for name, fields in _parse_paragraphs(listed).items()
         }
         return find_closures_by_queue([r for r in stated if r], {"": nodes}, now_s)
 
@@ -215,12 +215,12 @@ class Pbs(Dialect):
     def listed_jobs(self, printed: str) -> list[QueuedJob]:
         _, _, rest = printed.partition("\n")
         jobs = _parse(rest)
-        listed = {_array_of(job) for job in jobs if not job.partition("[")[2].startswith("]")}
+        listed = {_find_array(job) for job in jobs if not job.partition("[")[2].startswith("]")}
         return [
             job
             for name, fields in jobs.items()
             if str(fields.get("job_state")) not in _ENDED
-            for job in _queued(name, fields, listed)
+            for job in _list_queued(name, fields, listed)
         ]
 
 
@@ -228,17 +228,17 @@ def _parse(text: str) -> dict[str, Fields]:
     """Parse jobs by id from JSON or from plain ``qstat -f``."""
     text = text.strip()
     if not text.startswith("{"):
-        return _blocks(text, "Job Id")
+        return _parse_blocks(text, "Job Id")
     try:
         jobs = json.loads(text, strict=False).get("Jobs", {})
     except json.JSONDecodeError as error:
         raise SiteError(
             f"qstat printed broken JSON: {error}", site="pbs", transient=True
         ) from error
-    return {job: _flat(fields) for job, fields in jobs.items()}
+    return {job: _flatten_fields(fields) for job, fields in jobs.items()}
 
 
-def _flat(fields: Fields) -> Fields:
+def _flatten_fields(fields: Fields) -> Fields:
     """Flatten ``{"Resource_List": {"walltime": …}}`` to the dotted names of plain ``qstat -f``."""
     flat: dict[str, Any] = {}
     for key, value in fields.items():
@@ -249,7 +249,7 @@ def _flat(fields: Fields) -> Fields:
     return flat
 
 
-def _blocks(text: str, title: str) -> dict[str, Fields]:
+def _parse_blocks(text: str, title: str) -> dict[str, Fields]:
     """Parse ``Title: name`` followed by indented ``key = value`` lines; a tab continues the
     previous value."""
     jobs: dict[str, Fields] = {}
@@ -268,7 +268,7 @@ def _blocks(text: str, title: str) -> dict[str, Fields]:
     return jobs
 
 
-def _reservation(name: str, fields: Fields, clock: SiteClock) -> NodeReservation | None:
+def _parse_reservation(name: str, fields: Fields, clock: SiteClock) -> NodeReservation | None:
     """Return a confirmed reservation; None for another."""
     times = []
     for key in ("reserve_start", "reserve_end"):
@@ -292,7 +292,7 @@ def _reservation(name: str, fields: Fields, clock: SiteClock) -> NodeReservation
     )
 
 
-def _paragraphs(text: str) -> dict[str, Fields]:
+def _parse_paragraphs(text: str) -> dict[str, Fields]:
     """Parse nodes: a name on a line, followed by indented ``key = value`` lines."""
     nodes: dict[str, Fields] = {}
     current: dict[str, Any] = {}
@@ -308,16 +308,16 @@ def _paragraphs(text: str) -> dict[str, Fields]:
 
 def _report(job: str, fields: Fields) -> JobReport:
     letter, name = str(fields.get("job_state", "Q")), str(fields.get("Job_Name", ""))
-    ran_s = _seconds(fields.get("resources_used.walltime"))
+    ran_s = _parse_seconds(fields.get("resources_used.walltime"))
     if letter not in _ENDED:
         state = STATES.get(letter, SlotState.QUEUED)
         return JobReport(job=job, name=name, state=state, ran_s=ran_s)
     code = fields.get("Exit_status")
-    state, reason = _outcome(None if code is None else int(code))
+    state, reason = _parse_outcome(None if code is None else int(code))
     return JobReport(job=job, name=name, state=state, reason=reason, ran_s=ran_s)
 
 
-def _outcome(code: int | None) -> tuple[SlotState, str]:
+def _parse_outcome(code: int | None) -> tuple[SlotState, str]:
     if code is None:
         return SlotState.FAILED, "removed before it ran"
     if code == 0:
@@ -329,47 +329,49 @@ def _outcome(code: int | None) -> tuple[SlotState, str]:
     return SlotState.FAILED, f"exit code {code}"
 
 
-def _limits(printed: str) -> tuple[QueueLimits, ...]:
-    return tuple(_queue(name, fields) for name, fields in _blocks(printed, "Queue").items())
+def _parse_limits(printed: str) -> tuple[QueueLimits, ...]:
+    return tuple(
+        _parse_queue(name, fields) for name, fields in _parse_blocks(printed, "Queue").items()
+    )
 
 
-def _queue(name: str, fields: Fields) -> QueueLimits:
+def _parse_queue(name: str, fields: Fields) -> QueueLimits:
     procs = str(fields.get("resources_max.ncpus", fields.get("resources_max.procct", "")))
     is_open = fields.get("enabled", "True") == "True" and fields.get("started", "True") == "True"
     return QueueLimits(
         name=name,
-        max_walltime_s=_seconds(fields.get("resources_max.walltime")),
+        max_walltime_s=_parse_seconds(fields.get("resources_max.walltime")),
         max_procs=int(procs) if procs.isdigit() else None,
         open=is_open,
     )
 
 
-def _array_of(job: str) -> str:
+def _find_array(job: str) -> str:
     """Return the number of the array of a job or task; empty for other jobs."""
     number, mark, _ = job.partition("[")
     return number if mark else ""
 
 
-def _queued(name: str, fields: Fields, listed: Collection[str]) -> list[QueuedJob]:
+def _list_queued(name: str, fields: Fields, listed: Collection[str]) -> list[QueuedJob]:
     """Return a job, or each task of an array whose tasks are not listed themselves."""
     states = _NUMBERS.findall(str(fields.get("array_state_count", "")))
     running = sum(int(count) for state, count in states if state in ("Running", "Exiting"))
     if "[]" not in name:
-        return [_queued_job(fields, str(fields.get("job_state")))]
-    if _array_of(name) in listed:
+        return [_parse_queued_job(fields, str(fields.get("job_state")))]
+    if _find_array(name) in listed:
         return []
     state = str(fields.get("job_state"))
     remaining = fields.get("array_indices_remaining", fields.get("job_array_request", ""))
     waiting = 0 if str(remaining) in ("", "-") else count_tasks(str(remaining))
-    waiting_job = _queued_job(fields, "Q" if state == "B" else state)
-    return [waiting_job] * waiting + [_queued_job(fields, "R")] * running
+    waiting_job = _parse_queued_job(fields, "Q" if state == "B" else state)
+    return [waiting_job] * waiting + [_parse_queued_job(fields, "R")] * running
 
 
-def _queued_job(fields: Fields, state: str) -> QueuedJob:
-    requested_s = _seconds(fields.get("Resource_List.walltime"))
-    used_s = _seconds(fields.get("resources_used.walltime")) or 0.0
+def _parse_queued_job(fields: Fields, state: str) -> QueuedJob:
+    requested_s = _parse_seconds(fields.get("Resource_List.walltime"))
+    used_s = _parse_seconds(fields.get("resources_used.walltime")) or 0.0
     runs = state in ("R", "E", "S", "B")
-    waited_s = _seconds(fields.get("eligible_time"))
+    waited_s = _parse_seconds(fields.get("eligible_time"))
     return QueuedJob(
         queue=str(fields.get("queue", "")),
         user=str(fields.get("Job_Owner", "")).partition("@")[0],
@@ -381,10 +383,10 @@ def _queued_job(fields: Fields, state: str) -> QueuedJob:
     )
 
 
-def _seconds(value: object) -> float | None:
+def _parse_seconds(value: object) -> float | None:
     return None if value in (None, "") else parse_duration(str(value))
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"

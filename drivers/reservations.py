@@ -92,8 +92,14 @@ def find_closures_by_queue(
     node_procs = {name: procs for own in queues.values() for name, procs in own.items()}
     whole = [r for each in reservations for r in each.of_nodes(node_procs).occurrences()]
     for queue, own in queues.items():
-        for begin_s, end_s, active in _segments([r for r in whole if r.taken(own)]):
-            key = (begin_s, end_s, _words(active), _left(active, own), _is_weekly(active))
+        for begin_s, end_s, active in _split_segments([r for r in whole if r.taken(own)]):
+            key = (
+                begin_s,
+                end_s,
+                _describe_reservations(active),
+                _count_unreserved(active, own),
+                _is_weekly(active),
+            )
             names, nodes = results.setdefault(key, (set(), set()))
             names.add(queue)
             nodes.update(*(r.nodes for r in active))
@@ -114,7 +120,7 @@ def find_closures_by_queue(
     )
 
 
-def _left(active: Sequence[NodeReservation], nodes: Mapping[str, int]) -> int:
+def _count_unreserved(active: Sequence[NodeReservation], nodes: Mapping[str, int]) -> int:
     """Return the processors of these nodes that no reservation takes."""
     reserved = frozenset().union(*(r.nodes for r in active if r.procs is None))
     others = {name: procs for name, procs in nodes.items() if name not in reserved}
@@ -122,7 +128,7 @@ def _left(active: Sequence[NodeReservation], nodes: Mapping[str, int]) -> int:
     return max(0, sum(others.values()) - parts)
 
 
-def _words(active: Sequence[NodeReservation]) -> str:
+def _describe_reservations(active: Sequence[NodeReservation]) -> str:
     words = [r.words for r in active]
     return MAINTENANCE if MAINTENANCE in words else words[0]
 
@@ -131,7 +137,7 @@ def _is_weekly(active: Sequence[NodeReservation]) -> bool:
     return any(r.every_s for r in active)
 
 
-def _segments(
+def _split_segments(
     reservations: Sequence[NodeReservation],
 ) -> Iterator[tuple[float, float, list[NodeReservation]]]:
     """Return the stretches of time in which the same reservations are active, if any are."""

@@ -56,7 +56,7 @@ class Shell:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = subprocess.Popen(
                 self._argv(),
-                env=_without_secrets(),
+                env=_remove_secrets(),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -75,7 +75,7 @@ class Shell:
                 _kill(process)
             out.seek(0)
             err.seek(0)
-            answer = Output(process.returncode, _text(out.read()), _text(err.read()))
+            answer = Output(process.returncode, _decode_text(out.read()), _decode_text(err.read()))
         return self._reached(answer)
 
     def command(self, script: str, timeout_s: float | None = None) -> Output:
@@ -98,7 +98,7 @@ class Shell:
             "BatchMode": "yes",
             "ConnectTimeout": str(max(1, int(self.timeout_s // 2))),
             "ControlMaster": "auto",
-            "ControlPath": str(_control_folder() / "%C"),
+            "ControlPath": str(_find_control_folder() / "%C"),
             "ControlPersist": "120",
             "ServerAliveInterval": "15",
         }
@@ -135,11 +135,11 @@ def here_document(command: str, body: str) -> str:
     return f"{command} <<'{end}'\n{body.rstrip(chr(10))}\n{end}\n"
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def _without_secrets() -> dict[str, str]:
+def _remove_secrets() -> dict[str, str]:
     """Return the environment for commands of batch systems: jobs may inherit it. Slurm's own token
     is kept."""
     return {n: v for n, v in os.environ.items() if n == "SLURM_JWT" or not is_secret(n)}
@@ -153,7 +153,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _control_folder() -> Path:
+def _find_control_folder() -> Path:
     """Return the folder for the sockets of shared connections: a short path, closed to other
     users."""
     folder = Path(tempfile.gettempdir()) / f"vgrads-ssh-{os.getuid()}"

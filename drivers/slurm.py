@@ -111,7 +111,7 @@ _INELIGIBLE = ("Dependency", "JobHeld", "BeginTime", "Deadline")
 squeue(1). A limit of the user or of an array is none: the job takes part in the scheduling."""
 
 
-def _deadline_in_s(order: JobSubmission, end_in_s: float, minutes: int) -> int:
+def _compute_deadline_in_s(order: JobSubmission, end_in_s: float, minutes: int) -> int:
     """Return the deadline of a job: the end by which it must be over, or somewhat later if only its
     whole minutes do not fit before that, since such a job would never start."""
     fits = order.walltime_s <= end_in_s - order.begin_in_s
@@ -141,7 +141,9 @@ class Slurm(Dialect):
         options += [f"--partition={order.queue}"] if order.queue else []
         options += [f"--begin=now+{round(order.begin_in_s)}"] if order.begin_in_s >= 1 else []
         if order.end_in_s is not None:
-            options.append(f"--deadline=now+{_deadline_in_s(order, order.end_in_s, minutes)}")
+            options.append(
+                f"--deadline=now+{_compute_deadline_in_s(order, order.end_in_s, minutes)}"
+            )
         options += [f"--account={access.account}"] if access.account else []
         options += [f"--reservation={access.reservation}"] if access.reservation else []
         return " ".join(map(quote, ["sbatch", *options, *access.options]))
@@ -243,7 +245,7 @@ class Slurm(Dialect):
 
     def listed(self, printed: str) -> tuple[QueueLimits, ...]:
         """Parse one partition per line; others are ignored."""
-        return tuple(queue for queue in map(_queue, printed.splitlines()) if queue)
+        return tuple(queue for queue in map(_parse_queue, printed.splitlines()) if queue)
 
     def accounting(self, from_ago_s: float, until_ago_s: float) -> str:
         """``sacct`` selects jobs that were in any state in that time, so jobs that waited before
@@ -272,7 +274,7 @@ class Slurm(Dialect):
         )
 
     def listed_jobs(self, printed: str) -> list[QueuedJob]:
-        return _queued_jobs(printed.splitlines())
+        return _parse_queued_jobs(printed.splitlines())
 
     def closures_command(self) -> str:
         """Reservations, and the nodes of each partition where there are any."""
@@ -288,7 +290,9 @@ class Slurm(Dialect):
         first, _, lines = head.partition("\n")
         clock = read_clock(first, "slurm")
         ours = list_own_reservations(access)
-        stated = [_reservation(dict(_FIELD.findall(line)), clock) for line in lines.splitlines()]
+        stated = [
+            _parse_reservation(dict(_FIELD.findall(line)), clock) for line in lines.splitlines()
+        ]
         others = [r for name, r in filter(None, stated) if name not in ours]
         queues: dict[str, dict[str, int]] = {}
         for line in listed.splitlines():
@@ -319,7 +323,9 @@ class Slurm(Dialect):
         return float(when[1]) - float(first)
 
 
-def _reservation(fields: dict[str, str], clock: SiteClock) -> tuple[str, NodeReservation] | None:
+def _parse_reservation(
+    fields: dict[str, str], clock: SiteClock
+) -> tuple[str, NodeReservation] | None:
     """Return a reservation of nodes with its name; None for one of licences alone."""
     begin_s, end_s = (clock.until_s(fields.get(key, "")) for key in ("StartTime", "EndTime"))
     nodes = expand_hosts(fields.get("Nodes", ""))
@@ -348,13 +354,13 @@ def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobR
         name=name,
         state=state,
         reason=text,
-        ran_s=_seconds(ran),
+        ran_s=_parse_seconds(ran),
         slot="" if comment == "(null)" else comment,
         ending=word == "COMPLETING",
     )
 
 
-def _queue(line: str) -> QueueLimits | None:
+def _parse_queue(line: str) -> QueueLimits | None:
     fields = line.split("|")
     if len(fields) != 5:
         return None
@@ -362,29 +368,29 @@ def _queue(line: str) -> QueueLimits | None:
     total = cores.rsplit("/", 1)[-1]
     return QueueLimits(
         name=name,
-        max_walltime_s=_seconds(limit),
+        max_walltime_s=_parse_seconds(limit),
         max_procs=int(total) if total.isdigit() else None,
         open=state == "up",
         nodes=expand_hosts(nodes),
     )
 
 
-def _queued_jobs(lines: Sequence[str]) -> list[QueuedJob]:
+def _parse_queued_jobs(lines: Sequence[str]) -> list[QueuedJob]:
     clock = next((n for n, line in enumerate(lines) if line.strip().isdigit()), None)
     if clock is None:  # what a login prints may stand before it
         raise ValueError("the time of the site is missing")
-    jobs = [_queued(line, float(lines[clock])) for line in lines[clock + 1 :]]
+    jobs = [_parse_queued(line, float(lines[clock])) for line in lines[clock + 1 :]]
     results = [job for job in jobs if job is not None]
     refuse_unread(len(jobs) - len(results), len(jobs))
     return results
 
 
-def _queued(line: str, now_s: float) -> QueuedJob | None:
+def _parse_queued(line: str, now_s: float) -> QueuedJob | None:
     fields = line.split("|")
     if len(fields) < _QUEUE_FIELDS.count("|") or not fields[3].isdigit():
         return None
     queue, user, word, procs, limit, left, submitted, *reasons = fields
-    requested_s = _seconds(limit) or -1.0
+    requested_s = _parse_seconds(limit) or -1.0
     if word == "PENDING":
         waited_s = now_s - float(submitted) if submitted.isdigit() else 0.0
         return QueuedJob(
@@ -400,11 +406,11 @@ def _queued(line: str, now_s: float) -> QueuedJob | None:
         user=user,
         procs=int(procs),
         requested_s=requested_s,
-        left_s=_seconds(left) or 0.0,
+        left_s=_parse_seconds(left) or 0.0,
     )
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     """Parse Slurm's ``[days-][hours:]minutes:seconds``; None for unlimited and unknown."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:

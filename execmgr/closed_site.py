@@ -59,12 +59,12 @@ class ClosedSite:
             words = next(availability.name(c) for c in closures if c.begin_s >= next_s)
             self._latest_s[spec.id] = now_s + first_s, words
             end_s = min(end_s, spec.end_by_s or end_s)
-            return replace(spec, begin_s=_later(begin_s, now_s, spec), end_by_s=end_s)
+            return replace(spec, begin_s=_begin_later(begin_s, now_s, spec), end_by_s=end_s)
         if begin_s == float("inf"):
             words = availability.describe(availability.closed_to(spec.procs)[0])
             self._fail(spec.id, f"never fits: {words}", permanent=True)
             return None
-        return replace(spec, begin_s=_later(begin_s, now_s, spec))
+        return replace(spec, begin_s=_begin_later(begin_s, now_s, spec))
 
     def _cut(self, spec: SlotSpec, availability: Availability) -> SlotSpec | None:
         """Return the request of a slot that is granted at once, no longer than until a window."""
@@ -121,5 +121,5 @@ class ClosedSite:
         self.driver.close()
 
 
-def _later(begin_s: float, now_s: float, spec: SlotSpec) -> float | None:
+def _begin_later(begin_s: float, now_s: float, spec: SlotSpec) -> float | None:
     return begin_s if begin_s > now_s else spec.begin_s

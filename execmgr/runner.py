@@ -134,7 +134,7 @@ def _change(
     return changed.execution or execution, event
 
 
-def _mail_events(mail: Mail, at_s: float) -> list[Event]:
+def _convert_mail(mail: Mail, at_s: float) -> list[Event]:
     """Return what messages report besides changes; the last one ends their reading."""
     acknowledged: list[Event] = [
         AlarmsAcknowledged(at_s=at_s, upto=upto, by=by) for upto, by in mail.acknowledged
@@ -145,7 +145,7 @@ def _mail_events(mail: Mail, at_s: float) -> list[Event]:
     return [*acknowledged, update]
 
 
-def _running(state: RunState, committing: bool) -> list[ReplicaKey]:
+def _list_running(state: RunState, committing: bool) -> list[ReplicaKey]:
     """Return the replicas that run, or those that have run and are being committed."""
     return [
         key
@@ -263,8 +263,8 @@ class Runner:
     def _recover(self) -> None:
         events = self._take_slots(partial(self._sites.find, self.execution))
         engine = self.around.engine
-        engine.recover(self._orders(_running(self.state, committing=False)))
-        engine.commit(self._orders(_running(self.state, committing=True)))
+        engine.recover(self._orders(_list_running(self.state, committing=False)))
+        engine.commit(self._orders(_list_running(self.state, committing=True)))
         self._handle([*events, Tick(at_s=self.around.clock.now())])
 
     def _leave(self) -> None:
@@ -299,7 +299,7 @@ class Runner:
                     )
                     self._handle([event])
             refused = self._add_tasks(mail.added)
-            self._handle(_mail_events(mail, self.around.clock.now()))
+            self._handle(_convert_mail(mail, self.around.clock.now()))
             if refused:
                 self._mailbox.answer(refused)
         self._mailbox.report(self.execution, self.state)

@@ -33,13 +33,13 @@ def task_order(execution: ExecutionPlan, state: RunState, key: ReplicaKey) -> Ta
         runtime_s=execution.median_s(key) * more.time,
         attempt=state.replicas[key].attempt,
         memory_mib=task.memory_mib * more.memory,
-        environment=_environment_of(execution, key, task),
+        environment=_make_environment(execution, key, task),
         fetches=tuple(file.of(*placement.task_key) for file in task.fetches),
         sends=tuple(file.of(*placement.task_key) for file in task.sends),
     )
 
 
-def _environment_of(execution: ExecutionPlan, key: ReplicaKey, task: Task) -> TaskEnvironment:
+def _make_environment(execution: ExecutionPlan, key: ReplicaKey, task: Task) -> TaskEnvironment:
     """Return the environment of a task at its planned site: a container that any engine may run
     uses the first engine of its site."""
     environment = with_env(task.environment, execution.snapshot.workflow_set.env)

@@ -28,14 +28,14 @@ def coarse_pipeline(draft: Draft) -> tuple[tuple[str, Phase], ...]:
     """Return the phases, which share cached data of workflows and slots."""
     single_slot_placements = SingleSlotPlacements(draft)
     return (
-        ("minimal", lambda _: _minimal(draft, single_slot_placements)),
-        ("trade-off", lambda _: _trade_off(draft, single_slot_placements)),
-        ("additional", lambda _: _additional(draft, single_slot_placements)),
-        ("cloud", _cloud),
+        ("minimal", lambda _: _place_minimum(draft, single_slot_placements)),
+        ("trade-off", lambda _: _trade_batches(draft, single_slot_placements)),
+        ("additional", lambda _: _place_additional(draft, single_slot_placements)),
+        ("cloud", _place_in_cloud),
     )
 
 
-def _minimal(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+def _place_minimum(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
     """Place the needed number of workflows on free sites: whole in one slot, otherwise spread over
     several."""
     needed = draft.snapshot.workflow_set.needed
@@ -47,7 +47,7 @@ def _minimal(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Step
     return [{"workflows": len(draft.done), "promise": draft.promise}]
 
 
-def _trade_off(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+def _trade_batches(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
     """Compare a batch of further workflows with a batch of replicas of the weakest, while either
     helps."""
     steps: Steps = []
@@ -55,10 +55,10 @@ def _trade_off(draft: Draft, single_slot_placements: SingleSlotPlacements) -> St
     while draft.promise < 1.0 and len(steps) < 2 * _BATCHES:
         before = draft.promise, draft.expected_done
         with draft.trial() as mark:
-            _next_workflows(draft, single_slot_placements, size)
+            _place_next_workflows(draft, single_slot_placements, size)
             more, with_more = (draft.promise, draft.expected_done), draft.since(mark)
         mark = draft.mark()
-        _replicas(draft, single_slot_placements, size)
+        _replicate_weakest(draft, single_slot_placements, size)
         replica = draft.promise, draft.expected_done
         if more >= replica or replica <= before:
             draft.back_to(mark)
@@ -77,23 +77,28 @@ def _trade_off(draft: Draft, single_slot_placements: SingleSlotPlacements) -> St
     return steps
 
 
-def _additional(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
+def _place_additional(draft: Draft, single_slot_placements: SingleSlotPlacements) -> Steps:
     """Place all other workflows, then one more replica of each that can still gain from it."""
     every = len(draft.snapshot.workflow_set.workflows)
     steps: Steps = [
         {
-            "workflows": _next_workflows(draft, single_slot_placements, every),
+            "workflows": _place_next_workflows(draft, single_slot_placements, every),
             "promise": draft.promise,
         }
     ]
     if draft.promise < 1.0:
         steps.append(
-            {"copies": _replicas(draft, single_slot_placements, every), "promise": draft.promise}
+            {
+                "copies": _replicate_weakest(draft, single_slot_placements, every),
+                "promise": draft.promise,
+            }
         )
     return steps
 
 
-def _next_workflows(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
+def _place_next_workflows(
+    draft: Draft, single_slot_placements: SingleSlotPlacements, most: int
+) -> int:
     """Place at most ``most`` workflows that are not in the plan yet; return how many were
     placed."""
     names = [name for name in draft.snapshot.by_length if name not in draft.replicas]
@@ -104,7 +109,9 @@ def _next_workflows(draft: Draft, single_slot_placements: SingleSlotPlacements, 
     return placed
 
 
-def _replicas(draft: Draft, single_slot_placements: SingleSlotPlacements, most: int) -> int:
+def _replicate_weakest(
+    draft: Draft, single_slot_placements: SingleSlotPlacements, most: int
+) -> int:
     """Replicate at most ``most`` workflows, the weakest first; return how many were replicated."""
     share = draft.scenarios.share
     weakest = sorted(draft.done, key=lambda name: share(draft.done[name]))[:most]
@@ -132,7 +139,7 @@ def _place_each(
     return placed
 
 
-def _cloud(draft: Draft) -> Steps:
+def _place_in_cloud(draft: Draft) -> Steps:
     """Place the missing part of the minimum in paid slots; then further workflows and replicas of
     the weakest, as few as reach the requested probability, or as many as the budget permits."""
     steps = pack_minimum(draft, draft.snapshot.slots)
@@ -140,9 +147,9 @@ def _cloud(draft: Draft) -> Steps:
     while paid and len(draft.done) >= draft.snapshot.workflow_set.needed and len(steps) < _BATCHES:
         if draft.promise >= draft.snapshot.workflow_set.probability or draft.work > MOST_WORK:
             break
-        best = _most_probable_batch(draft, paid)
+        best = _find_most_probable_batch(draft, paid)
         if best is None:
-            steps += _refused(draft, paid)
+            steps += _find_refused_cost(draft, paid)
             break
         put_whole(draft, best)
         steps.append(
@@ -159,11 +166,11 @@ _Rank = tuple[float, float, int]
 """Promise, expected number done, and size of a batch, negative."""
 
 
-def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | None:
+def _find_most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | None:
     """Return the smallest batch that reaches the requested probability, otherwise the one that
     raises it most: among sizes that are powers of four, and half of the best of these."""
     workflow_set = draft.snapshot.workflow_set
-    names, left_usd = _missing_then_weakest(draft), workflow_set.most_usd - draft.cost_usd
+    names, left_usd = _sort_missing_then_weakest(draft), workflow_set.most_usd - draft.cost_usd
 
     def tried(size: int) -> tuple[_Rank, Packing | None]:
         packing = find_cheapest_packing(draft, names[:size], size, paid, left_usd)
@@ -186,13 +193,13 @@ def _most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | None:
     return (max(best, tried(half), key=itemgetter(0)) if half else best)[1]
 
 
-def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
+def _find_refused_cost(draft: Draft, paid: Sequence[Slot]) -> Steps:
     """Return the cost of a batch that the budget does not permit."""
     workflow_set = draft.snapshot.workflow_set
     if math.isinf(workflow_set.most_usd):
         return []
     with draft.trial():
-        names = _missing_then_weakest(draft)[: max(1, workflow_set.needed)]
+        names = _sort_missing_then_weakest(draft)[: max(1, workflow_set.needed)]
         before = draft.promise
         pack_batch(draft, names, len(names), paid, math.inf)
         if draft.promise <= before:
@@ -207,7 +214,7 @@ def _refused(draft: Draft, paid: Sequence[Slot]) -> Steps:
         ]
 
 
-def _missing_then_weakest(draft: Draft) -> list[str]:
+def _sort_missing_then_weakest(draft: Draft) -> list[str]:
     share = draft.scenarios.share
     missing = [name for name in draft.snapshot.by_length if name not in draft.replicas]
     return [*missing, *sorted(draft.done, key=lambda name: share(draft.done[name]))]

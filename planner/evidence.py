@@ -32,14 +32,14 @@ _MOST_PLACED = 20_000  # replicas of a plan with which further workflows are com
 _MOST_SHAPES = 20  # shapes of dropped workflows that are placed to say why
 
 
-def _as_requested(snapshot: Snapshot, uses: Sequence[SlotUse]) -> Snapshot:
+def _restore_requested(snapshot: Snapshot, uses: Sequence[SlotUse]) -> Snapshot:
     """Return the snapshot with the curves of slots as they are if requested as planned."""
     later_s = {use.slot.id: use.slot.zero_s(use.submit_s) for use in uses}
-    slots = tuple(_later(slot, later_s.get(slot.id, 0.0)) for slot in snapshot.slots)
+    slots = tuple(_delay_slot(slot, later_s.get(slot.id, 0.0)) for slot in snapshot.slots)
     return replace(snapshot, slots=slots)
 
 
-def _later(slot: Slot, by_s: float) -> Slot:
+def _delay_slot(slot: Slot, by_s: float) -> Slot:
     if by_s <= 0:
         return slot
     return replace(slot, curve=StartCurve(slot.curve.times_s + by_s, slot.curve.probabilities))
@@ -47,7 +47,7 @@ def _later(slot: Slot, by_s: float) -> Slot:
 
 def draft_of(snapshot: Snapshot, placements: Sequence[Placement], uses: Sequence[SlotUse]) -> Draft:
     """Return a finished plan as a draft."""
-    draft, by_workflow = Draft(_as_requested(snapshot, uses)), dict[str, list[Placement]]()
+    draft, by_workflow = Draft(_restore_requested(snapshot, uses)), dict[str, list[Placement]]()
     for p in placements:
         by_workflow.setdefault(p.workflow, []).append(p)
     for name, own in by_workflow.items():
@@ -63,7 +63,7 @@ def add_evidence(snapshot: Snapshot, plan: Plan) -> Plan:
     small = len(plan.placements) <= _MOST_PLACED
     reserved = replace(snapshot, quantile=plan.quantile)
     draft = draft_of(reserved, plan.placements, plan.uses) if small else None
-    dropped = dict(_dropped(reserved, plan, unplaced, draft)) if unplaced else {}
+    dropped = dict(_list_dropped(reserved, plan, unplaced, draft)) if unplaced else {}
     if draft is None:
         return replace(plan, dropped=dropped)
     probabilities = draft.probabilities()
@@ -73,11 +73,11 @@ def add_evidence(snapshot: Snapshot, plan: Plan) -> Plan:
         dropped=dropped,
         placements=placements,
         promise=replace(plan.promise, cautious=min(draft.promise, plan.promise.probability)),
-        reasons=_reasons(draft, replace(plan, placements=placements)),
+        reasons=_list_reasons(draft, replace(plan, placements=placements)),
     )
 
 
-def _reasons(draft: Draft, plan: Plan) -> Mapping[tuple[str, str, int], Mapping[str, Any]]:
+def _list_reasons(draft: Draft, plan: Plan) -> Mapping[tuple[str, str, int], Mapping[str, Any]]:
     """Return the recorded reasons, and the evidence as long as it takes little work."""
     results = dict(plan.reasons)
     work, slots = 0, len(draft.snapshot.slots)
@@ -158,7 +158,7 @@ class _Replica:
         return float(np.mean(counts >= draft.snapshot.workflow_set.needed)) - draft.promise
 
 
-def _dropped(
+def _list_dropped(
     snapshot: Snapshot, plan: Plan, unplaced: Sequence[Workflow], draft: Draft | None
 ) -> Iterator[tuple[str, str]]:
     """Return each workflow that is not in a plan, with the reason."""
@@ -167,11 +167,11 @@ def _dropped(
         shape = id(workflow.tasks)
         if shape not in reasons:
             trial = draft if len(reasons) < _MOST_SHAPES else None
-            reasons[shape] = _why_dropped(snapshot, plan, workflow, trial)
+            reasons[shape] = _explain_drop(snapshot, plan, workflow, trial)
         yield workflow.name, reasons[shape]
 
 
-def _why_dropped(snapshot: Snapshot, plan: Plan, workflow: Workflow, draft: Draft | None) -> str:
+def _explain_drop(snapshot: Snapshot, plan: Plan, workflow: Workflow, draft: Draft | None) -> str:
     obstacle = find_obstacle(workflow, snapshot)
     if obstacle:
         return obstacle

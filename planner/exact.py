@@ -58,7 +58,7 @@ def place_optimal(draft: Draft) -> float | None:
             where="--policy",
             fix=f"at most {MOST_TASKS} tasks and {MOST_SLOTS} slots",
         )
-    starts = _starts(snapshot)
+    starts = _list_starts(snapshot)
     model = pulp.LpProblem("plan", pulp.LpMaximize)
     take = {start: model.add_variable(f"x{n}", cat="Binary") for n, start in enumerate(starts)}
     _add_room(model, snapshot, take)
@@ -77,7 +77,7 @@ def place_optimal(draft: Draft) -> float | None:
     return gap if draft.scheduled else None
 
 
-def _starts(snapshot: Snapshot) -> list[_Start]:
+def _list_starts(snapshot: Snapshot) -> list[_Start]:
     """Return every task in every slot at milestones of the slot and at possible ends of other
     tasks."""
     starts = []
@@ -87,7 +87,7 @@ def _starts(snapshot: Snapshot) -> list[_Start]:
             for workflow in snapshot.workflow_set.workflows
             for task in workflow.tasks.values()
         ]
-        instants = _instants(slot, durations, snapshot.workflow_set.deadline_s)
+        instants = _list_instants(slot, durations, snapshot.workflow_set.deadline_s)
         for workflow in snapshot.workflow_set.workflows:
             for task in workflow.tasks.values():
                 length_s = snapshot.duration_s(task, slot)
@@ -103,7 +103,7 @@ def _starts(snapshot: Snapshot) -> list[_Start]:
     return starts
 
 
-def _instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list[float]:
+def _list_instants(slot: Slot, durations: Sequence[float], deadline_s: float) -> list[float]:
     """Return the milestones of the slot, each plus run times of up to four tasks in a row."""
     sums = {0.0}
     for size in range(1, 5):
@@ -158,7 +158,7 @@ def _add_scenarios(
         }
         for start, u in works.items():
             model.addConstraint(u <= take[start])
-            for supply in _suppliers(snapshot, start, list(works)):
+            for supply in _list_suppliers(snapshot, start, list(works)):
                 model.addConstraint(u <= pulp.lpSum(works[s] for s in supply))
         done = []
         for w, workflow in enumerate(snapshot.workflow_set.workflows):
@@ -175,7 +175,9 @@ def _add_scenarios(
     return enough
 
 
-def _suppliers(snapshot: Snapshot, start: _Start, others: Sequence[_Start]) -> list[list[_Start]]:
+def _list_suppliers(
+    snapshot: Snapshot, start: _Start, others: Sequence[_Start]
+) -> list[list[_Start]]:
     """Return for each parent the starts whose data can arrive in time."""
     workflow, result = snapshot.workflow_by_name[start.key[0]], []
     site = snapshot.slot_by_id[start.slot].site

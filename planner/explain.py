@@ -24,7 +24,7 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         p for p in plan["placements"] if p["task"] == task_id and name in ("", p["workflow"])
     ]
     if not results:
-        return _not_placed(plan, task)
+        return _explain_not_placed(plan, task)
     owners = sorted({p["workflow"] for p in results})
     if len(owners) > 1:
         raise InputError(
@@ -42,7 +42,7 @@ def explain(plan: Json, task: str) -> dict[str, Any]:
         }
         for p in sorted(results, key=lambda p: p["copy"])
     ]
-    return _answer(plan, owners[0], task_id) | {"copies": replicas, "rivals": _rivals(plan)}
+    return _answer(plan, owners[0], task_id) | {"copies": replicas, "rivals": _list_rivals(plan)}
 
 
 def _answer(plan: Json, workflow: str, task_id: str) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _answer(plan: Json, workflow: str, task_id: str) -> dict[str, Any]:
     }
 
 
-def _not_placed(plan: Json, task: str) -> dict[str, Any]:
+def _explain_not_placed(plan: Json, task: str) -> dict[str, Any]:
     """Return the answer for a task, or a workflow, that is not in a plan."""
     name, _, task_id = task.rpartition("/")
     dropped = {entry["workflow"]: entry["why"] for entry in plan.get("dropped", ())}
@@ -76,7 +76,7 @@ def _not_placed(plan: Json, task: str) -> dict[str, Any]:
     )
 
 
-def _rivals(plan: Json) -> list[dict[str, Any]]:
+def _list_rivals(plan: Json) -> list[dict[str, Any]]:
     """Return the plans with which this one was compared, by rule, each with why it was not taken:
     all numbers are of the scenarios of that comparison."""
     requested = plan["promise"].get("requested", 1.0)
@@ -99,13 +99,13 @@ def _rivals(plan: Json) -> list[dict[str, Any]]:
         return []
     chosen = ours
     return [
-        {**step, "why": _why_not(step, chosen, requested)}
+        {**step, "why": _explain_rejection(step, chosen, requested)}
         for step in best.values()
         if any(step[name] != chosen[name] for name in ("promise", "expected_usd", "expected_hours"))
     ]
 
 
-def _why_not(step: Json, ours: Json, requested: float) -> str:
+def _explain_rejection(step: Json, ours: Json, requested: float) -> str:
     """Return why a plan was not taken."""
     if step["promise"] < min(requested, ours["promise"]):
         return f"its promise is {step['promise']:.3f}, that of this plan {ours['promise']:.3f}"
@@ -160,11 +160,11 @@ def explain_reason(reason: Json | None, replica: Json) -> list[str]:
     if "rank_s" in reason:
         lines.append(f"Its upward rank was {reason['rank_s']:.0f} s.")
     if "adds" in reason:
-        lines += [_why_there(reason, replica), *_why_not_there(reason, replica)]
+        lines += [_explain_replica(reason, replica), *_explain_other_slots(reason, replica)]
     return lines
 
 
-def _why_there(reason: Json, replica: Json) -> str:
+def _explain_replica(reason: Json, replica: Json) -> str:
     """Return what a replica adds to the promise; if nothing, why it is there all the same."""
     if reason["adds"] >= _VISIBLE:
         return f"Without it the promise would be lower by {reason['adds']:.3f}."
@@ -177,7 +177,7 @@ def _why_there(reason: Json, replica: Json) -> str:
     return "The promise would be the same without it. It may help if other slots are late."
 
 
-def _why_not_there(reason: Json, replica: Json) -> Iterator[str]:
+def _explain_other_slots(reason: Json, replica: Json) -> Iterator[str]:
     """Return why the replica is not in other slots."""
     for other in reason["others"]:
         text = (
@@ -186,11 +186,11 @@ def _why_not_there(reason: Json, replica: Json) -> Iterator[str]:
             f"against {replica['probability']:.3f}"
         )
         if other["probability"] > replica["probability"]:
-            text += f", but {_drawback(other)}"
+            text += f", but {_describe_drawback(other)}"
         yield f"{text}."
 
 
-def _drawback(other: Json) -> str:
+def _describe_drawback(other: Json) -> str:
     """Return why a more probable place was not taken."""
     if other["changes"] <= -_VISIBLE:
         return f"the promise would be lower by {-other['changes']:.3f}"

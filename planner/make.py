@@ -76,7 +76,7 @@ def first_plan(snapshot: Snapshot, options: Options = STANDARD) -> Plan:
     exceeds the worst case of the sum."""
     workflow_set = snapshot.workflow_set
     if not workflow_set.workflows:
-        return _nothing(workflow_set)
+        return _make_empty_plan(workflow_set)
     chosen = SINGLE if workflow_set.released and options.standard else options
     plan = plan_alone(snapshot, chosen)
     tasks = workflow_set.task_count
@@ -114,7 +114,7 @@ def plan_again(snapshot: Snapshot, like: Plan, options: Options, effort: Effort)
     return search_anew(snapshot, like, effort, [like])
 
 
-def _nothing(workflow_set: WorkflowSet) -> Plan:
+def _make_empty_plan(workflow_set: WorkflowSet) -> Plan:
     """Return the plan of a set with no remaining work."""
     return Plan(
         set_name=workflow_set.name,
@@ -138,19 +138,19 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
     longer. If the average cost exceeds the budget, less is planned.
     """
     workflow_set = snapshot.workflow_set
-    plan, budget = _by_policy(snapshot, options, judged), workflow_set.most_usd
+    plan, budget = _plan_by_policy(snapshot, options, judged), workflow_set.most_usd
     would_usd, left_usd, enough = plan.cost_usd, budget, plan.feasible
     while plan.cost_usd > budget + 1e-9 and left_usd > 0:
         left_usd = max(0.0, left_usd - max(plan.cost_usd - budget, 0.1 * budget))
         tighter = replace(snapshot, workflow_set=replace(workflow_set, budget_usd=left_usd))
-        plan = _by_policy(tighter, options, judged)
+        plan = _plan_by_policy(tighter, options, judged)
         if enough and plan.scheduled < workflow_set.needed:
             plan = replace(plan, lacking=explain_cost(plan, workflow_set, would_usd))
     return plan
 
 
-def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
-    plan = _from_phases(snapshot, options)
+def _plan_by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
+    plan = _plan_by_phases(snapshot, options)
     simulated = add_promise(snapshot, plan)
     if options.probability == "paper" and not judged:
         simulated = replace(simulated, promise=plan.promise)
@@ -158,7 +158,7 @@ def _by_policy(snapshot: Snapshot, options: Options, judged: bool) -> Plan:
     return replace(simulated, feasible=not lacking, lacking=lacking)
 
 
-def _from_phases(snapshot: Snapshot, options: Options) -> Plan:
+def _plan_by_phases(snapshot: Snapshot, options: Options) -> Plan:
     """Return the plan that the phases make, with the promise as they computed it. What they worked
     with is gone before its simulation begins: it is as large as the plan."""
     workflow_set = snapshot.workflow_set
@@ -174,7 +174,7 @@ def _from_phases(snapshot: Snapshot, options: Options) -> Plan:
         requested_probability=workflow_set.probability,
         feasible=True,
         lacking="",
-        promise=_computed(draft),
+        promise=_compute_promise(draft),
         placements=placements,
         uses=derive_slot_uses(snapshot, placements),
         phases=phases,
@@ -185,7 +185,7 @@ def _from_phases(snapshot: Snapshot, options: Options) -> Plan:
     )
 
 
-def _computed(draft: Draft) -> Promise:
+def _compute_promise(draft: Draft) -> Promise:
     """Return the promise as the phases computed it."""
     return Promise(
         probability=draft.promise,

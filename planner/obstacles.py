@@ -38,16 +38,20 @@ def explain_lacking(snapshot: Snapshot, plan: Plan) -> str:
     if missing <= 0:
         return "" if plan.promise.probability > 0 else _LATE_START
     unplaced = find_unplaced(snapshot, plan)
-    obstacles = {id(w.tasks): find_obstacle(w, snapshot) for w in _distinct(unplaced)}
+    obstacles = {id(w.tasks): find_obstacle(w, snapshot) for w in _select_distinct(unplaced)}
     possible = [w for w in unplaced if not obstacles[id(w.tasks)]]
     if len(possible) < missing:
         reason = next(filter(None, obstacles.values()))
     else:
-        reason = _money(snapshot, plan) or _too_slow(possible, snapshot) or _full(snapshot, plan)
-    return _cannot(workflow_set, missing, reason)
+        reason = (
+            _find_money_obstacle(snapshot, plan)
+            or _find_too_slow(possible, snapshot)
+            or _explain_full(snapshot, plan)
+        )
+    return _make_obstacle(workflow_set, missing, reason)
 
 
-def _cannot(workflow_set: WorkflowSet, missing: int, reason: str) -> str:
+def _make_obstacle(workflow_set: WorkflowSet, missing: int, reason: str) -> str:
     needed = format_count(workflow_set.needed, "workflow")
     return f"{missing} of the {needed} needed cannot be placed: {reason}"
 
@@ -58,7 +62,7 @@ def find_unplaced(snapshot: Snapshot, plan: Plan) -> list[Workflow]:
     return [w for w in snapshot.workflow_set.workflows if w.name not in placed]
 
 
-def _distinct(workflows: Sequence[Workflow]) -> list[Workflow]:
+def _select_distinct(workflows: Sequence[Workflow]) -> list[Workflow]:
     """Return the first workflow of each shape: the same tasks have the same obstacles."""
     return list({id(w.tasks): w for w in reversed(workflows)}.values())[::-1]
 
@@ -66,39 +70,41 @@ def _distinct(workflows: Sequence[Workflow]) -> list[Workflow]:
 def explain_cost(plan: Plan, workflow_set: WorkflowSet, would_usd: float) -> str:
     """Return why the minimum is not placed if that would exceed the budget on average."""
     missing = workflow_set.needed - plan.scheduled
-    return _cannot(
-        workflow_set, missing, _over_budget(workflow_set.most_usd, would_usd, " on average")
+    return _make_obstacle(
+        workflow_set,
+        missing,
+        _describe_over_budget(workflow_set.most_usd, would_usd, " on average"),
     )
 
 
-def _over_budget(budget_usd: float, would_usd: float, how: str = "") -> str:
+def _describe_over_budget(budget_usd: float, would_usd: float, how: str = "") -> str:
     return (
         f"money: the budget is {format_usd(budget_usd)}, with them the plan would cost "
         f"{format_usd(would_usd)}{how}"
     )
 
 
-def _money(snapshot: Snapshot, plan: Plan) -> str:
+def _find_money_obstacle(snapshot: Snapshot, plan: Plan) -> str:
     """Return that an unlimited budget would suffice, with what a plan would cost; empty if not."""
     workflow_set = snapshot.workflow_set
     if workflow_set.budget_usd is None or not any(slot.paid for slot in snapshot.slots):
         return ""
-    for step in _refused(plan):
+    for step in _list_refused(plan):
         if step.get("would_place", 0) >= step.get("missing", 1):
-            return _over_budget(workflow_set.budget_usd, step["would_cost_usd"])
+            return _describe_over_budget(workflow_set.budget_usd, step["would_cost_usd"])
     if workflow_set.task_count > _MOST_TRIED:
         return ""
     unlimited = replace(snapshot, workflow_set=replace(workflow_set, budget_usd=None))
     costs = [
         draft.cost_usd
-        for draft in _drafts(replace(unlimited, quantile=plan.quantile))
+        for draft in _list_drafts(replace(unlimited, quantile=plan.quantile))
         if len(draft.scheduled) >= workflow_set.needed
     ]
     would_usd = min(costs, default=0.0)
-    return _over_budget(workflow_set.budget_usd, would_usd) if would_usd > 0 else ""
+    return _describe_over_budget(workflow_set.budget_usd, would_usd) if would_usd > 0 else ""
 
 
-def _drafts(snapshot: Snapshot) -> Iterator[Draft]:
+def _list_drafts(snapshot: Snapshot) -> Iterator[Draft]:
     """Return drafts of the minimum: with as much as possible in slots without cost, in any slots,
     and with every workflow where it ends first."""
     for begin in (minimal, lambda _: None):
@@ -113,16 +119,18 @@ def _drafts(snapshot: Snapshot) -> Iterator[Draft]:
     yield draft
 
 
-def _refused(plan: Plan) -> Iterator[dict[str, float]]:
+def _list_refused(plan: Plan) -> Iterator[dict[str, float]]:
     """Return the steps of phases that a larger budget would extend."""
     for phase in plan.phases:
         yield from (dict(step) for step in phase.steps if step.get("refused") == "budget")
 
 
-def _too_slow(workflows: Sequence[Workflow], snapshot: Snapshot) -> str:
+def _find_too_slow(workflows: Sequence[Workflow], snapshot: Snapshot) -> str:
     """Return that one of the workflows, alone in all slots, would be done too late; empty if each
     would be done in time, or if that takes too long to decide."""
-    return next(filter(None, (explain_slowness(w, snapshot) for w in _distinct(workflows))), "")
+    return next(
+        filter(None, (explain_slowness(w, snapshot) for w in _select_distinct(workflows))), ""
+    )
 
 
 def explain_slowness(workflow: Workflow, snapshot: Snapshot) -> str:
@@ -143,7 +151,7 @@ def explain_slowness(workflow: Workflow, snapshot: Snapshot) -> str:
     if not place_early(draft, workflow.name, later.slots):
         return ""
     end_s = max(p.end_s for p in draft.placements)
-    takes, away = _two_durations(end_s, deadline_s)
+    takes, away = _format_two_durations(end_s, deadline_s)
     if end_s <= deadline_s:
         return (
             f"time: the slots on offer end too early for '{workflow.name}', which would be done "
@@ -155,10 +163,10 @@ def explain_slowness(workflow: Workflow, snapshot: Snapshot) -> str:
     )
 
 
-def _full(snapshot: Snapshot, plan: Plan) -> str:
+def _explain_full(snapshot: Snapshot, plan: Plan) -> str:
     """Return that the slots on offer hold no more."""
     dearer = ""
-    more = max((int(step.get("would_place", 0)) for step in _refused(plan)), default=0)
+    more = max((int(step.get("would_place", 0)) for step in _list_refused(plan)), default=0)
     if more:
         dearer = f", whatever they cost ({format_count(more, 'more workflow')} for more money)"
     return (
@@ -167,7 +175,7 @@ def _full(snapshot: Snapshot, plan: Plan) -> str:
     )
 
 
-def _nowhere(task: Task, slots: Sequence[Slot]) -> str:
+def _explain_nowhere(task: Task, slots: Sequence[Slot]) -> str:
     """Return why none of these slots holds a task, the plainest reason first."""
     box = task.environment.boxed
     if box is not None and not any(slot.runs(task.needs.engine) for slot in slots):
@@ -205,22 +213,22 @@ def find_obstacle(workflow: Workflow, snapshot: Snapshot) -> str:
         return "room: no slot is on offer"
     for task in workflow.tasks.values():
         if not any(slot.holds(task.needs) for slot in snapshot.slots):
-            return f"room: {_nowhere(task, snapshot.slots)}"
+            return f"room: {_explain_nowhere(task, snapshot.slots)}"
     fastest = max(slot.speed for slot in snapshot.slots)
     length_s = snapshot.longest_s(workflow) / fastest
     deadline_s = snapshot.workflow_set.deadline_s
     if length_s > deadline_s:
-        takes, away = _two_durations(length_s, deadline_s)
+        takes, away = _format_two_durations(length_s, deadline_s)
         return (
             f"time: '{workflow.name}' takes {takes} on the fastest site, the deadline is {away} "
             "away"
         )
     if not any(slot.curve.probabilities.any() for slot in snapshot.slots):
         return "room: no slot on offer has a probability above 0 of being ready by the deadline"
-    return next(filter(None, (_too_long(t, snapshot) for t in workflow.tasks.values())), "")
+    return next(filter(None, (_explain_too_long(t, snapshot) for t in workflow.tasks.values())), "")
 
 
-def _too_long(task: Task, snapshot: Snapshot) -> str:
+def _explain_too_long(task: Task, snapshot: Snapshot) -> str:
     """Return that every slot that holds a task ends before the task would; empty if one does
     not."""
     slots = [slot for slot in snapshot.slots if slot.holds(task.needs)]
@@ -228,14 +236,14 @@ def _too_long(task: Task, snapshot: Snapshot) -> str:
     if any(snapshot.duration_s(task, slot) <= rest_s + 1e-6 for rest_s, slot in rests):
         return ""
     longest_s, slot = max(rests, key=lambda rest: rest[0])
-    takes, lasts = _two_durations(snapshot.duration_s(task, slot), max(0.0, longest_s))
+    takes, lasts = _format_two_durations(snapshot.duration_s(task, slot), max(0.0, longest_s))
     return (
         f"time: task '{task.id}' takes {takes}, the longest slot on offer that holds it lasts "
         f"{lasts}"
     )
 
 
-def _two_durations(first_s: float, second_s: float) -> tuple[str, str]:
+def _format_two_durations(first_s: float, second_s: float) -> tuple[str, str]:
     """Return two different durations as texts that differ."""
     texts = format_duration(first_s), format_duration(second_s)
     return texts if texts[0] != texts[1] else (f"{first_s:.6g} s", f"{second_s:.6g} s")
@@ -247,7 +255,7 @@ def explain_shortfall(snapshot: Snapshot, plan: Plan) -> str:
     it."""
     workflow_set = snapshot.workflow_set
     changes = " ".join(relaxation.change for relaxation in plan.relaxations)
-    dearer = [s for s in _refused(plan) if s["would_promise"] > plan.promise.probability]
+    dearer = [s for s in _list_refused(plan) if s["would_promise"] > plan.promise.probability]
     limits = []
     if "larger budget" in changes or dearer:
         more = "" if "larger budget" in changes else ", a larger one does not suffice by itself"
@@ -255,23 +263,23 @@ def explain_shortfall(snapshot: Snapshot, plan: Plan) -> str:
     if "later deadline" in changes:
         limits.append(f"time (the deadline is {format_duration(workflow_set.deadline_s)} away)")
     if "more processors" in changes:
-        limits.append(f"room ({_offered(snapshot)})")
+        limits.append(f"room ({_count_offered(snapshot)})")
     if limits:
         return " or ".join(limits)
-    first = _first_ready(snapshot)
+    first = _compute_first_ready(snapshot)
     if first < workflow_set.probability:
         return (
-            f"room ({_offered(snapshot)}; that any is ready in time has a probability of "
+            f"room ({_count_offered(snapshot)}; that any is ready in time has a probability of "
             f"{first:.3f})"
         )
     return "several limits: a change of one by itself does not suffice"
 
 
-def _offered(snapshot: Snapshot) -> str:
+def _count_offered(snapshot: Snapshot) -> str:
     return f"{format_count(len(snapshot.slots), 'slot', 'are')} on offer"
 
 
-def _first_ready(snapshot: Snapshot) -> float:
+def _compute_first_ready(snapshot: Snapshot) -> float:
     """Return P(any slot is ready so early that the shortest workflow may end in time); 1 if there
     are too many to tell."""
     if len(snapshot.slots) > _MOST_SAMPLED:

@@ -39,14 +39,14 @@ def compute_promise(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlo
     """Return the current promise if the plan continues unchanged."""
     left = make_remainder(plan, snapshot, progress, lambda _: ())
     if left is not None:
-        return _outlook(left.snapshot, plan_as_it_stays(plan, left, progress), progress)
+        return _make_outlook(left.snapshot, plan_as_it_stays(plan, left, progress), progress)
     enough = enough_is_done(snapshot, progress)
     return Outlook(float(enough), progress.now_s if enough else None, enough)
 
 
-def _outlook(remainder: Snapshot, plan: Plan, progress: Progress) -> Outlook:
-    simulated = _rollout(replace(remainder, seed=remainder.seed + FRESH), plan)
-    with_failures = _with_failures(simulated, progress.repeating, remainder.seed)
+def _make_outlook(remainder: Snapshot, plan: Plan, progress: Progress) -> Outlook:
+    simulated = _simulate_remainder(replace(remainder, seed=remainder.seed + FRESH), plan)
+    with_failures = _add_failures(simulated, progress.repeating, remainder.seed)
     needed_done_s = with_failures.enough_s(plan.needed)
     in_time = needed_done_s[np.isfinite(needed_done_s)]
     end_s = float(np.median(in_time)) + progress.now_s if len(in_time) else None
@@ -55,12 +55,14 @@ def _outlook(remainder: Snapshot, plan: Plan, progress: Progress) -> Outlook:
     return Outlook(probability, end_s, possible or _is_possible(remainder, plan))
 
 
-def _rollout(remainder: Snapshot, plan: Plan, scenarios: int | None = None) -> SimulatedPlan:
+def _simulate_remainder(
+    remainder: Snapshot, plan: Plan, scenarios: int | None = None
+) -> SimulatedPlan:
     submits_s = {use.slot.id: use.submit_s for use in plan.uses}
     return rollout(remainder, plan.placements, submits_s, plan.spare_workflows, scenarios)
 
 
-def _with_failures(
+def _add_failures(
     simulated: SimulatedPlan, repeating: Mapping[TaskKey, float], seed: int
 ) -> SimulatedPlan:
     """Return the scenarios with failures that repeat: there the workflow is never done."""
@@ -75,19 +77,19 @@ def _with_failures(
 def _is_possible(remainder: Snapshot, plan: Plan) -> bool:
     """Return True where the plan is kept in some of many scenarios, or with every wait and run time
     at its 5 % quantile."""
-    if _rollout(_at_best(remainder), plan, 1).promise(plan.needed) > 0:
+    if _simulate_remainder(_make_best_case(remainder), plan, 1).promise(plan.needed) > 0:
         return True
     simulated, seed = 0, remainder.seed + FRESH
     while simulated < _MOST_SCENARIOS:  # a large plan is simulated in fewer at a time
         seed += FRESH
-        many = _rollout(replace(remainder, seed=seed, scenarios=_MOST_SCENARIOS), plan)
+        many = _simulate_remainder(replace(remainder, seed=seed, scenarios=_MOST_SCENARIOS), plan)
         if many.promise(plan.needed) > 0:
             return True
         simulated += many.scenarios
     return False
 
 
-def _at_best(remainder: Snapshot) -> Snapshot:
+def _make_best_case(remainder: Snapshot) -> Snapshot:
     """Return the remainder with every wait and run time at its 5 % quantile, and without losses."""
     workflow_set = remainder.workflow_set
     workflows = []

@@ -50,7 +50,7 @@ def trade_off(draft: Draft) -> Steps:
     while draft.promise < 1.0 and len(steps) < _MOST_STEPS and draft.scheduled:
         before = draft.promise
         report_progress("adding workflows and replicas", len(steps))
-        more, with_more = _try(draft, partial(_workflow_option, draft, with_more))
+        more, with_more = _try(draft, partial(_make_workflow_option, draft, with_more))
         replica, with_copy = _replica_weakest(draft, checked)
         if max(more, replica) <= before:
             break
@@ -67,7 +67,7 @@ def additional(draft: Draft) -> Steps:
     """Use the remaining space: the other workflows, then replicas of tasks that still gain from
     one."""
     steps = more_workflows(draft)
-    for key in _weakest_first(draft)[:_MOST_STEPS]:
+    for key in _sort_weakest_first(draft)[:_MOST_STEPS]:
         if len(draft.replicas[key[0]][key[1]]) > 1 or draft.task_probability(key) >= 0.999:
             continue
         mark, before = draft.mark(), draft.promise
@@ -76,15 +76,15 @@ def additional(draft: Draft) -> Steps:
             draft.back_to(mark)
         elif replica is not None:
             steps.append({"copy_of": list(key), "slot": replica.slot, "promise": draft.promise})
-    return steps + _twins(draft)
+    return steps + _add_twins(draft)
 
 
-def _twins(draft: Draft) -> Steps:
+def _add_twins(draft: Draft) -> Steps:
     """Add second and third replicas of whole workflows, the weakest first, until the requested
     probability is reached: replicas of single tasks must end before the first of their dependents
     starts, whole ones need not."""
     steps: Steps = []
-    for name in [*_weakest_workflows(draft)] * _TWINS:
+    for name in [*_sort_weakest_workflows(draft)] * _TWINS:
         if draft.promise >= draft.snapshot.workflow_set.probability:
             break
         if add_workflow_replica(draft, name, free_slots(draft)):
@@ -120,11 +120,11 @@ def cloud(draft: Draft) -> Steps:
         return steps
     while draft.promise < workflow_set.probability and len(steps) < _MOST_STEPS:
         report_progress("adding paid slots", len(steps))
-        options = _cloud_options(draft)
+        options = _list_cloud_options(draft)
         affordable = [o for o in options if o[1] <= budget + 1e-9]
-        best = max(affordable, key=lambda o: _gain_per_usd(draft, o), default=None)
+        best = max(affordable, key=lambda o: _compute_gain_per_usd(draft, o), default=None)
         if best is None:
-            steps += _refused_by_budget(options, budget)
+            steps += _list_refused_by_budget(options, budget)
             break
         draft.replay(best[2])
         steps.append(
@@ -136,15 +136,15 @@ def cloud(draft: Draft) -> Steps:
 Option = tuple[float, float, list[Placement]]  # promise, cost of the whole draft, placements
 
 
-def _cloud_options(draft: Draft) -> list[Option]:
+def _list_cloud_options(draft: Draft) -> list[Option]:
     """Return the trials that raise the promise."""
     paid = tuple(slot for slot in draft.snapshot.slots if slot.paid)
     every = draft.snapshot.slots
     trials: list[Callable[[], object]] = []
     if paid:
         trials.append(lambda: _add_next_workflow(draft, paid) or _add_next_workflow(draft, every))
-        tasks = _weakest_first(draft)
-        for name in _weakest_workflows(draft)[:_TRIED_WEAK]:
+        tasks = _sort_weakest_first(draft)
+        for name in _sort_weakest_workflows(draft)[:_TRIED_WEAK]:
             trials.append(partial(add_workflow_replica, draft, name, paid))
             weakest = [key for key in tasks if key[0] == name][:2]
             trials += [partial(add_replica, draft, key, paid) for key in weakest]
@@ -157,12 +157,12 @@ def _cloud_options(draft: Draft) -> list[Option]:
     return options
 
 
-def _gain_per_usd(draft: Draft, option: Option) -> float:
+def _compute_gain_per_usd(draft: Draft, option: Option) -> float:
     gain = option[0] - draft.promise + 1e-6
     return gain / max(option[1] - draft.cost_usd, 0.01)
 
 
-def _refused_by_budget(options: list[Option], budget: float) -> Steps:
+def _list_refused_by_budget(options: list[Option], budget: float) -> Steps:
     if not options:
         return []
     best = min(options, key=lambda o: o[1])
@@ -196,12 +196,12 @@ def _try(draft: Draft, act: Callable[[], object]) -> tuple[float, list[Placement
         return draft.promise, draft.since(mark)
 
 
-def _workflow_option(draft: Draft, placements: list[Placement]) -> bool:
+def _make_workflow_option(draft: Draft, placements: list[Placement]) -> bool:
     """Add one more workflow: as tried last if that still fits, otherwise placed again."""
-    return _again(draft, placements) or _add_next_workflow(draft)
+    return _repeat_placements(draft, placements) or _add_next_workflow(draft)
 
 
-def _again(draft: Draft, placements: list[Placement]) -> bool:
+def _repeat_placements(draft: Draft, placements: list[Placement]) -> bool:
     """Repeat these placements on a draft that has changed; return False if they no longer fit."""
     mark = draft.mark()
     for p in placements:
@@ -220,7 +220,7 @@ def _again(draft: Draft, placements: list[Placement]) -> bool:
 def _replica_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[Placement]]:
     """Replicate the weakest task that gains from it; others are added to ``checked``."""
     before = draft.promise
-    for key in _weakest_first(draft):
+    for key in _sort_weakest_first(draft):
         if len(checked) >= _MOST_STEPS:
             break
         if key not in checked:
@@ -231,7 +231,7 @@ def _replica_weakest(draft: Draft, checked: set[TaskKey]) -> tuple[float, list[P
     return -1.0, []
 
 
-def _weakest_first(draft: Draft) -> list[TaskKey]:
+def _sort_weakest_first(draft: Draft) -> list[TaskKey]:
     """Return the tasks of scheduled workflows by probability; among equals the longest first."""
     keys = [(name, task_id) for name in draft.scheduled for task_id in draft.replicas[name]]
     rank = {
@@ -241,7 +241,7 @@ def _weakest_first(draft: Draft) -> list[TaskKey]:
     return sorted(keys, key=lambda key: rank[key])
 
 
-def _weakest_workflows(draft: Draft) -> list[str]:
+def _sort_weakest_workflows(draft: Draft) -> list[str]:
     return sorted(draft.scheduled, key=lambda name: draft.scenarios.share(draft.done[name]))
 
 

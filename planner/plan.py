@@ -177,12 +177,12 @@ class Plan:
         """Return all violations that :meth:`check` would report."""
         snapshot = replace(snapshot, quantile=self.quantile)
         return [
-            *_whole_workflows(self, snapshot),
-            *_bounds(self, snapshot),
-            *_twins(self),
-            *_capacity(self, snapshot),
-            *_precedence(self, snapshot),
-            *_budget(self, snapshot),
+            *_check_whole_workflows(self, snapshot),
+            *_check_bounds(self, snapshot),
+            *_check_twins(self),
+            *_check_capacity(self, snapshot),
+            *_check_precedence(self, snapshot),
+            *_check_budget(self, snapshot),
         ]
 
 
@@ -230,14 +230,14 @@ def order_keys(
     return replica, turn, rank, end_s.round(6), start_s.round(6)
 
 
-def _whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:
+def _check_whole_workflows(plan: Plan, snapshot: Snapshot) -> list[str]:
     placed = {p.task_key for p in plan.placements}
     names = {workflow for workflow, _ in placed}
     keys = {(name, task) for name in names for task in snapshot.workflow_by_name[name].tasks}
     return [f"task {key} of a scheduled workflow is not placed" for key in sorted(keys - placed)]
 
 
-def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
+def _check_bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
     results = []
     for p in plan.placements:
         slot, task = snapshot.slot_by_id[p.slot], snapshot.task(p.task_key)
@@ -253,7 +253,7 @@ def _bounds(plan: Plan, snapshot: Snapshot) -> list[str]:
     return results
 
 
-def _twins(plan: Plan) -> list[str]:
+def _check_twins(plan: Plan) -> list[str]:
     names = set()
     results = []
     for p in plan.placements:
@@ -263,7 +263,7 @@ def _twins(plan: Plan) -> list[str]:
     return results
 
 
-def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
+def _check_capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
     steps: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for p in plan.placements:
         if p.end_s > p.start_s:
@@ -279,7 +279,7 @@ def _capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
     return results
 
 
-def _precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
+def _check_precedence(plan: Plan, snapshot: Snapshot) -> list[str]:
     return find_precedence_problems(plan.placements, snapshot)
 
 
@@ -304,7 +304,7 @@ def find_precedence_problems(placements: Sequence[Placement], snapshot: Snapshot
     return results
 
 
-def _budget(plan: Plan, snapshot: Snapshot) -> list[str]:
+def _check_budget(plan: Plan, snapshot: Snapshot) -> list[str]:
     budget = snapshot.workflow_set.budget_usd
     if budget is not None and plan.cost_usd > budget + 1e-9:
         return [f"the plan costs {plan.cost_usd} of a budget of {budget}"]

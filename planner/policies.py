@@ -22,13 +22,13 @@ from vgrads.planner.snapshot import Snapshot
 MakePipeline = Callable[[Draft], Pipeline]
 
 
-def _vgrads(draft: Draft) -> Pipeline:
+def _plan_vgrads(draft: Draft) -> Pipeline:
     """Return the four phases, task by task; workflow by workflow if there are very many tasks."""
     tasks = draft.snapshot.workflow_set.task_count
     return coarse_pipeline(draft) if tasks > LARGE else PIPELINE
 
 
-def _heft(draft: Draft) -> Steps:
+def _plan_heft(draft: Draft) -> Steps:
     """Place every workflow by HEFT, the shortest first, on slots without cost; from their first
     possible instants on if it does not fit from likely ones."""
     slots = free_slots(draft)
@@ -40,7 +40,7 @@ def _heft(draft: Draft) -> Steps:
     return [{"workflows": len(placed), "promise": draft.promise}]
 
 
-def _optimal(draft: Draft) -> Steps:
+def _plan_optimal(draft: Draft) -> Steps:
     """Place all at once, by an integer programme."""
     from vgrads.planner.exact import place_optimal  # noqa: PLC0415  # the solver takes its time to load
 
@@ -48,7 +48,10 @@ def _optimal(draft: Draft) -> Steps:
 
 
 POLICIES: dict[str, tuple[str, MakePipeline]] = {
-    "vgrads": ("the four phases; very large sets are placed one whole workflow at a time", _vgrads),
+    "vgrads": (
+        "the four phases; very large sets are placed one whole workflow at a time",
+        _plan_vgrads,
+    ),
     "no-replication": (
         "no replicas: further workflows are the only reserve",
         lambda _: (
@@ -57,8 +60,11 @@ POLICIES: dict[str, tuple[str, MakePipeline]] = {
             ("cloud", cloud_for_minimum),
         ),
     ),
-    "heft": ("HEFT on the earliest slots, ignoring probabilities", lambda _: (("heft", _heft),)),
-    "optimal": ("integer programming, for small sets", lambda _: (("optimal", _optimal),)),
+    "heft": (
+        "HEFT on the earliest slots, ignoring probabilities",
+        lambda _: (("heft", _plan_heft),),
+    ),
+    "optimal": ("integer programming, for small sets", lambda _: (("optimal", _plan_optimal),)),
 }
 RULES = ("joint", "paper")
 

@@ -48,9 +48,13 @@ def relaxations(
     """Return relaxations of a set whose request ``plan`` does not meet: fewer workflows, later
     deadline, more money, wider slot (if it ``widens``); each alone."""
     small = snapshot.workflow_set.task_count <= SMALL
-    kinds = {_fewer: 0, _dearer: 2, _wider: 3, _later: 1} if small else {_fewer: 0, _later: 1}
+    kinds = (
+        {_require_fewer: 0, _raise_budget: 2, _widen_slot: 3, _extend_deadline: 1}
+        if small
+        else {_require_fewer: 0, _extend_deadline: 1}
+    )
     if not widens:
-        kinds.pop(_wider, None)
+        kinds.pop(_widen_slot, None)
     results: list[tuple[int, Relaxation]] = []
     for number, (kind, place) in enumerate(kinds.items()):  # the last has what others leave
         report_progress("looking for changes that meet the request", number, len(kinds))
@@ -165,7 +169,7 @@ def first_plan_work(snapshot: Snapshot) -> float:
     return 1_000.0 * snapshot.workflow_set.task_count * math.sqrt(len(snapshot.slots))
 
 
-def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
+def _make_relaxation(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
     return Relaxation(
         change=change,
         amount=amount,
@@ -175,7 +179,7 @@ def _relaxed(plan: Plan, change: str, amount: float, unit: str) -> Relaxation:
     )
 
 
-def _fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
+def _require_fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """Fewer workflows: as many as reach the requested probability."""
     most = probes.workflow_set.needed - 1
 
@@ -186,10 +190,10 @@ def _fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     grid = sorted({float(min(2**n, most)) for n in range(most.bit_length())}) if most > 0 else []
     result = probes.least(change, grid, whole=True)
     if result is not None:
-        yield _relaxed(result[1], FEWER, result[0], "workflows")
+        yield _make_relaxation(result[1], FEWER, result[0], "workflows")
 
 
-def _later(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:
+def _extend_deadline(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:
     """A later deadline."""
     probes.anew = True
     now_s = probes.workflow_set.deadline_s
@@ -200,10 +204,10 @@ def _later(probes: _Probes, ask: Ask) -> Iterator[Relaxation]:
 
     result = probes.least(change, [now_s * (factor - 1.0) for factor in _LATER])
     if result is not None:
-        yield _relaxed(result[1], "a later deadline", result[0], "s")
+        yield _make_relaxation(result[1], "a later deadline", result[0], "s")
 
 
-def _dearer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
+def _raise_budget(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """More money, if the budget is the limit and something can be bought."""
     budget_usd = probes.workflow_set.budget_usd
     if budget_usd is None or not any(slot.paid for slot in probes.snapshot.slots):
@@ -221,10 +225,10 @@ def _dearer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     result = probes.least(change, [free.cost_usd - budget_usd])
     if result is not None:
         more = max(0.01, result[1].cost_usd - budget_usd)
-        yield _relaxed(result[1], "a larger budget", round(more, 2), "USD")
+        yield _make_relaxation(result[1], "a larger budget", round(more, 2), "USD")
 
 
-def _wider(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
+def _widen_slot(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     """More processors in the most probable free slot, up to all that its queue offers."""
     slots = probes.snapshot.slots
     free = [slot for slot in slots if not slot.paid and slot.curve.milestones]
@@ -241,4 +245,6 @@ def _wider(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
     grid = sorted({float(min(step, most)) for step in steps if min(step, most) > 0})
     result = probes.least(change, grid, whole=True)
     if result is not None:
-        yield _relaxed(result[1], f"more processors in {surest.id}", float(result[0]), "processors")
+        yield _make_relaxation(
+            result[1], f"more processors in {surest.id}", float(result[0]), "processors"
+        )

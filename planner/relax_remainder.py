@@ -36,8 +36,8 @@ def find_relaxations_now(
     if short <= 0 or plan.deadline_s <= progress.now_s:
         return ()
     changes = tuple(
-        _of_whole_run(change, snapshot, progress)
-        for change in _of_remainder(plan, snapshot, progress, offers, options)
+        _convert_to_whole_run(change, snapshot, progress)
+        for change in _relax_as_set(plan, snapshot, progress, offers, options)
     )
     if done == 0 or any(change.change == FEWER for change in changes):
         return changes
@@ -51,7 +51,7 @@ def find_relaxations_now(
     return (enough, *changes)
 
 
-def _of_remainder(
+def _relax_as_set(
     plan: Plan, snapshot: Snapshot, progress: Progress, offers: Offers, options: Options
 ) -> tuple[Relaxation, ...]:
     """Return relaxations of the remainder as a set of its own."""
@@ -81,7 +81,7 @@ def _of_remainder(
     return relaxations(remainder, fresh, ask, effort, widens=False)
 
 
-def _of_whole_run(change: Relaxation, snapshot: Snapshot, progress: Progress) -> Relaxation:
+def _convert_to_whole_run(change: Relaxation, snapshot: Snapshot, progress: Progress) -> Relaxation:
     """Return a relaxation of the remainder, which has what is left of the budget, as one of the
     run."""
     cost_usd = round(change.cost_usd + progress.spent_usd, 2)

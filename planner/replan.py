@@ -90,20 +90,20 @@ def grow(
 
     InputError if the tasks do not fit the existing ones.
     """
-    larger = _with_tasks(snapshot, added)
+    larger = _add_tasks(snapshot, added)
     left = make_remainder(plan, larger, progress, offers)
     fresh = make_plan(left.snapshot, _BRIEFLY) if left is not None else None
     if left is None or fresh is None or not fresh.feasible:
         return None, fresh.lacking if fresh is not None else "no time is left"
     text = f"with the added tasks, the promise is {fresh.promise.probability:.3f}"
     return Amended(
-        plan=_merged(plan, fresh, progress),
-        snapshot=_joined(larger, left.snapshot, progress),
+        plan=_merge_plans(plan, fresh, progress),
+        snapshot=_join_snapshots(larger, left.snapshot, progress),
         reason=text,
     ), text
 
 
-def _with_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapshot:
+def _add_tasks(snapshot: Snapshot, added: Iterable[tuple[str, Task]]) -> Snapshot:
     more: dict[str, list[Task]] = {}
     for workflow, task in added:
         more.setdefault(workflow, []).append(task)
@@ -140,7 +140,7 @@ def replan(
             f"no plan for the remainder: {fresh.lacking}; the current plan promises "
             f"{format_chance(staying)}{ended}",
         )
-    promised = add_promise(remainder, _where_they_run(fresh, current, progress)).promise
+    promised = add_promise(remainder, _plan_where_they_run(fresh, current, progress)).promise
     gain = promised.probability - staying
     text = (
         f"the current plan promises {format_chance(staying)}, planned again "
@@ -149,8 +149,8 @@ def replan(
     if gain < _GAIN:
         return None, f"{text}: the current plan continues"
     return Amended(
-        plan=_merged(plan, fresh, progress),
-        snapshot=_joined(snapshot, remainder, progress),
+        plan=_merge_plans(plan, fresh, progress),
+        snapshot=_join_snapshots(snapshot, remainder, progress),
         reason=text,
     ), text
 
@@ -176,9 +176,9 @@ def plan_change(
     fresh = make_plan(as_paid(remainder, progress), options, options.begin(), others=(current,))
     if not fresh.feasible:
         return None, 0.0, fresh.lacking
-    promised = add_promise(remainder, _where_they_run(fresh, current, progress)).promise
-    merged = _merged(plan, fresh, progress)
-    joined = _joined(snapshot, remainder, progress)
+    promised = add_promise(remainder, _plan_where_they_run(fresh, current, progress)).promise
+    merged = _merge_plans(plan, fresh, progress)
+    joined = _join_snapshots(snapshot, remainder, progress)
     text = f"for the changed request, the promise is {promised.probability:.3f}"
     return Amended(plan=merged, snapshot=joined, reason=text), promised.probability, ""
 
@@ -209,9 +209,10 @@ def make_remainder(
     """Return the remainder; None if nothing is left."""
     workflow_set = snapshot.workflow_set
     slots = {p.key: snapshot.slot_by_id[p.slot] for p in plan.placements}
-    sharpened = update_errors(_observed_errors(snapshot, progress, slots))
+    sharpened = update_errors(_list_observed_errors(snapshot, progress, slots))
     parts = {
-        w.name: _left_of(w, snapshot, progress, (sharpened, slots)) for w in workflow_set.workflows
+        w.name: _reduce_workflow(w, snapshot, progress, (sharpened, slots))
+        for w in workflow_set.workflows
     }
     needed = workflow_set.needed - sum(left is None for left in parts.values())
     workflows = tuple(
@@ -228,14 +229,14 @@ def make_remainder(
         deadline_s=deadline_s,
         budget_usd=None if budget is None else max(0.0, budget - progress.spent_usd),
     )
-    running = _running_in(plan, progress)
+    running = _list_running(plan, progress)
     reserved = (
-        *(_as_slot(slot, progress.now_s, running) for slot in progress.open_slots),
-        *(_coming(use, progress.now_s) for use in progress.coming),
+        *(_make_open_slot(slot, progress.now_s, running) for slot in progress.open_slots),
+        *(_make_coming_slot(use, progress.now_s) for use in progress.coming),
     )
     suffix = f"~{progress.version + 1}"
     free = tuple(
-        _renamed(slot, suffix)
+        _rename_offer(slot, suffix)
         for slot in offers(remainder)
         if (slot.site, slot.queue) not in progress.closed
     )
@@ -248,7 +249,7 @@ def make_remainder(
     return Remainder(rest, sharpened)
 
 
-def _observed_errors(
+def _list_observed_errors(
     snapshot: Snapshot, progress: Progress, slots: Mapping[ReplicaKey, Slot]
 ) -> Iterator[ObservedError]:
     """Return the errors of completed tasks: their run times compared with the expected ones."""
@@ -262,7 +263,7 @@ def _observed_errors(
             )
 
 
-def _left_of(
+def _reduce_workflow(
     workflow: Workflow,
     snapshot: Snapshot,
     progress: Progress,
@@ -314,7 +315,7 @@ def as_paid(remainder: Snapshot, progress: Progress) -> Snapshot:
     return replace(remainder, slots=tuple(slots))
 
 
-def _running_in(plan: Plan, progress: Progress) -> dict[str, list[TaskKey]]:
+def _list_running(plan: Plan, progress: Progress) -> dict[str, list[TaskKey]]:
     """Return the tasks that run in each slot."""
     results: dict[str, list[TaskKey]] = {}
     for p in plan.placements:
@@ -329,7 +330,7 @@ def _pin(task: TaskKey, units: int) -> tuple[str, int]:
     return f"{task[0]}/{task[1]} runs", units
 
 
-def _as_slot(slot: OpenSlot, now_s: float, running: Mapping[str, Sequence[TaskKey]]) -> Slot:
+def _make_open_slot(slot: OpenSlot, now_s: float, running: Mapping[str, Sequence[TaskKey]]) -> Slot:
     """Return an open slot as an offer from now on: paid for already, with its current
     probability."""
     value = slot.use.slot
@@ -349,7 +350,7 @@ def _as_slot(slot: OpenSlot, now_s: float, running: Mapping[str, Sequence[TaskKe
     )
 
 
-def _coming(use: SlotUse, now_s: float) -> Slot:
+def _make_coming_slot(use: SlotUse, now_s: float) -> Slot:
     """Return a slot that will be requested, on a clock that starts now."""
     if use.slot.fixed:
         return use.slot.later(-now_s)
@@ -371,7 +372,7 @@ def conditional_curve(curve: StartCurve, waited_s: float) -> StartCurve:
     return StartCurve(curve.times_s[later] - waited_s, np.clip(chances, 0.0, 1.0))
 
 
-def _renamed(slot: Slot, suffix: str) -> Slot:
+def _rename_offer(slot: Slot, suffix: str) -> Slot:
     """Rename a new offer; slots of one queue still share its availability sample."""
     shared = slot.shared if slot.queue else f"{slot.shared}{suffix}"
     return replace(slot, id=f"{slot.id}{suffix}", shared=shared)
@@ -404,13 +405,13 @@ def plan_as_it_stays(plan: Plan, left: Remainder, progress: Progress) -> Plan:
         deadline_s=remainder.workflow_set.deadline_s,
         needed=remainder.workflow_set.needed,
         placements=tuple(shifted),
-        uses=_uses_of(shifted, remainder, submits_s),
+        uses=_list_uses(shifted, remainder, submits_s),
         phases=(),
         reasons={},
     )
 
 
-def _uses_of(
+def _list_uses(
     placements: Iterable[Placement], snapshot: Snapshot, submits_s: Mapping[str, float]
 ) -> tuple[SlotUse, ...]:
     """Return the uses of the slots of these replicas."""
@@ -434,7 +435,7 @@ def _uses_of(
     return tuple(results)
 
 
-def _where_they_run(fresh: Plan, current: Plan, progress: Progress) -> Plan:
+def _plan_where_they_run(fresh: Plan, current: Plan, progress: Progress) -> Plan:
     """Return a plan of the remainder with running replicas where they run, not where it places
     them: that is what will be executed."""
     running = [p for p in current.placements if p.key in progress.running]
@@ -445,7 +446,7 @@ def _where_they_run(fresh: Plan, current: Plan, progress: Progress) -> Plan:
     return replace(fresh, placements=(*running, *others), uses=(*fresh.uses, *uses))
 
 
-def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
+def _merge_plans(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
     """Return all replicas, old and new, on the run's clock; running ones are not placed again.
     Slots that were not requested yet are requested when the new plan says so."""
     last: dict[TaskKey, int] = {}
@@ -460,7 +461,7 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
         begin_s, end_s = p.start_s + progress.now_s, p.end_s + progress.now_s
         added.append(replace(p, replica=last[p.task_key], start_s=begin_s, end_s=end_s))
     slots = {p.slot for p in added}
-    uses = {u.slot.id: _shifted(u, progress.now_s) for u in fresh.uses if u.slot.id in slots}
+    uses = {u.slot.id: _shift_use(u, progress.now_s) for u in fresh.uses if u.slot.id in slots}
     coming = {use.slot.id for use in progress.coming}
     before = [uses.get(u.slot.id, u) if u.slot.id in coming else u for u in plan.uses]
     slot_ids = {use.slot.id for use in plan.uses}
@@ -473,7 +474,7 @@ def _merged(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
     )
 
 
-def _shifted(use: SlotUse, by_s: float) -> SlotUse:
+def _shift_use(use: SlotUse, by_s: float) -> SlotUse:
     slot = use.slot.as_stated().later(by_s)
     return replace(
         use,
@@ -484,7 +485,7 @@ def _shifted(use: SlotUse, by_s: float) -> SlotUse:
     )
 
 
-def _joined(snapshot: Snapshot, remainder: Snapshot, progress: Progress) -> Snapshot:
+def _join_snapshots(snapshot: Snapshot, remainder: Snapshot, progress: Progress) -> Snapshot:
     """Return the old snapshot with the new slots, on the run's clock."""
     by_id = snapshot.slot_by_id
     new = (s.as_stated().later(progress.now_s) for s in remainder.slots if s.id not in by_id)

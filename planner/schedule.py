@@ -105,12 +105,12 @@ class Schedule(NamedTuple):
             for name in ("of_task", "parents", "mib", "children", "dearest", "touched")
         }
         objects: dict[str, Any] = {
-            name: _objects(getattr(self, name)) for name in ("replicas", "tasks", "slots")
+            name: _make_objects(getattr(self, name)) for name in ("replicas", "tasks", "slots")
         }
         return self._replace(**lists, **objects)
 
 
-def _objects(records: Records) -> list[SimpleNamespace]:
+def _make_objects(records: Records) -> list[SimpleNamespace]:
     names = records.dtype.names
     assert names is not None
     return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in records.tolist()]
@@ -170,12 +170,12 @@ def arrange(
     for name in ("slot", "task", "procs", "start_s", "length_s"):
         replicas[name] = getattr(rows, name)[turns]
     records = tasks.records.copy()
-    records["replicas_at"] = _begins(replicas["task"], len(records) - 1)
+    records["replicas_at"] = _find_begins(replicas["task"], len(records) - 1)
     places: dict[str, int] = {}
     site = [places.setdefault(s.site, len(places)) for s in slots]
     costs = [(-s.price_usd_per_hour * s.nodes, -s.procs, -n) for n, s in enumerate(slots)]
     offered = np.zeros(len(slots) + 1, _SLOT)
-    offered["first_at"] = _begins(replicas["slot"], len(slots))
+    offered["first_at"] = _find_begins(replicas["slot"], len(slots))
     for n, s in enumerate(slots):
         submit_s = submits_s[s.id]
         row = (s.procs, s.end_s - submit_s, submit_s, s.task_failure, site[n])
@@ -196,7 +196,7 @@ def arrange(
     return schedule, turns
 
 
-def _begins(owner: Ints, count: int) -> Ints:
+def _find_begins(owner: Ints, count: int) -> Ints:
     """Return the first row of each owner in a list sorted by owner; with one extra entry."""
     return np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=count)))).astype(np.int64)
 
@@ -220,11 +220,11 @@ def number_tasks(snapshot: Snapshot) -> TaskNumbers:
     """Return the tasks of a snapshot as numbers; computed once."""
     stored = snapshot.computed.get("tasks")
     if stored is None:
-        stored = snapshot.computed["tasks"] = _number(snapshot)
+        stored = snapshot.computed["tasks"] = _number_tasks(snapshot)
     return cast(TaskNumbers, stored)
 
 
-def _number(snapshot: Snapshot) -> TaskNumbers:
+def _number_tasks(snapshot: Snapshot) -> TaskNumbers:
     by_name: dict[str, int] = {}
     owners, ranks, sources, targets, mib, base = [], [], [], [], [], 0
     for row, flow in enumerate(snapshot.workflow_set.workflows):
@@ -239,7 +239,10 @@ def _number(snapshot: Snapshot) -> TaskNumbers:
     owner, source, target = (np.concatenate(part) for part in (owners, sources, targets))
     records = np.zeros(base + 1, _TASK)
     records["workflow"][:base] = owner
-    records["parents_at"], records["children_at"] = _begins(target, base), _begins(source, base)
+    records["parents_at"], records["children_at"] = (
+        _find_begins(target, base),
+        _find_begins(source, base),
+    )
     by_target = np.argsort(target, kind="stable")
     turns = np.argsort(np.argsort(list(by_name)))
     return TaskNumbers(

@@ -61,17 +61,17 @@ def tighten_level(level: Level, correction_factor: float, tracked: float) -> Lev
     scale leaves ``correction_factor`` times the share of misses at the ``tracked`` quantile, which
     is the judged one.
     """
-    return level / (level + _odds(correction_factor, tracked) * (1 - level))
+    return level / (level + _compute_odds_factor(correction_factor, tracked) * (1 - level))
 
 
 def loosen_level(level: Level, correction_factor: float, tracked: float) -> Level:
     """Return the effective level of a level of history under a correction factor: the inverse of
     :func:`tighten_level`."""
-    odds = _odds(correction_factor, tracked)
+    odds = _compute_odds_factor(correction_factor, tracked)
     return odds * level / (odds * level + (1 - level))
 
 
-def _odds(correction_factor: float, tracked: float) -> float:
+def _compute_odds_factor(correction_factor: float, tracked: float) -> float:
     """Return the factor on the odds of a miss that multiplies its share at a quantile by
     ``correction_factor``."""
     return correction_factor * tracked / (1 - correction_factor * (1 - tracked))

@@ -55,7 +55,7 @@ class Trees:
 
 def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth) -> Trees:
     """Learn quantiles of a target at ascending levels from rows without NaN."""
-    edges = [_edges(column) for column in rows.T]
+    edges = [_compute_edges(column) for column in rows.T]
     width = max(1, *(len(column) for column in edges))
     table = np.full((len(edges), width), np.inf)
     for number, current in enumerate(edges):
@@ -66,7 +66,7 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
     left, right = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
     value, start = np.zeros((nodes, len(levels))), np.empty(len(levels))
     _grow(
-        _binned(rows, table),
+        _bin_rows(rows, table),
         np.ascontiguousarray(target, dtype=np.float64),
         np.array(levels),
         (growth.trees, growth.leaves, growth.rate, growth.per_leaf),
@@ -84,7 +84,7 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
     )
 
 
-def _edges(column: Floats) -> Floats:
+def _compute_edges(column: Floats) -> Floats:
     """Return the upper ends of all bins of a column but the last: halfway between values, at most
     as many as quantiles."""
     step = max(1, len(column) // _SAMPLE)
@@ -96,7 +96,7 @@ def _edges(column: Floats) -> Floats:
     return np.asarray((values[1:] + values[:-1]) / 2.0, dtype=np.float64)
 
 
-def _binned(rows: Floats, edges: Floats) -> Bins:
+def _bin_rows(rows: Floats, edges: Floats) -> Bins:
     result = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
         result[:, column] = np.searchsorted(edges[column], rows[:, column])
@@ -124,7 +124,7 @@ def _grow(
     for level in range(len(levels)):
         for row in range(count):
             some[row] = target[row]
-        start[level] = _quantile(some, count, levels[level])
+        start[level] = _select_quantile(some, count, levels[level])
         for row in range(count):
             rest[level, row] = target[row] - start[level]
     for number in range(trees):
@@ -158,14 +158,14 @@ def _step(
     order, low, high = rows
     for spot in range(low, high):
         some[spot - low] = rest[order[spot]]
-    step = rate * _quantile(some, high - low, level)
+    step = rate * _select_quantile(some, high - low, level)
     for spot in range(low, high):
         rest[order[spot]] -= step
     return float(step)
 
 
 @compiled
-def _quantile(values: Floats, count: int, level: float) -> float:
+def _select_quantile(values: Floats, count: int, level: float) -> float:
     """Return a quantile of the first ``count`` values between neighbours, as numpy does; they are
     reordered (selection: Hoare 1961, doi:10.1145/366622.366647)."""
     place = level * (count - 1)
@@ -211,8 +211,8 @@ def _split_all(
     (order, some), (sums, spans, best) = rows, work
     size = 2 * leaves - 1
     spans[0, 0], spans[0, 1] = 0, len(order)
-    _histogram(bins, slope, order, spans, sums, 0)
-    _best_split(sums, 0, per_leaf, best)
+    _sum_histogram(bins, slope, order, spans, sums, 0)
+    _find_best_split(sums, 0, per_leaf, best)
     nodes = 1
     while nodes + 1 < size:
         node = 0
@@ -223,27 +223,27 @@ def _split_all(
             break
         column, cut = int(best[node, 1]), int(best[node, 2])
         low, high = spans[node, 0], spans[node, 1]
-        middle = _part(bins, order, some, (low, high, column, cut))
+        middle = _partition_rows(bins, order, some, (low, high, column, cut))
         feature[base + node], threshold[base + node] = column, edges[column, cut]
         left[base + node], right[base + node] = base + nodes, base + nodes + 1
         spans[nodes, 0], spans[nodes, 1] = low, middle
         spans[nodes + 1, 0], spans[nodes + 1, 1] = middle, high
         few = nodes if middle - low <= high - middle else nodes + 1
         many = 2 * nodes + 1 - few
-        _histogram(bins, slope, order, spans, sums, few)
+        _sum_histogram(bins, slope, order, spans, sums, few)
         for c in range(sums.shape[1]):
             for b in range(sums.shape[2]):
                 sums[many, c, b, 0] = sums[node, c, b, 0] - sums[few, c, b, 0]
                 sums[many, c, b, 1] = sums[node, c, b, 1] - sums[few, c, b, 1]
         best[node, 0] = 0.0
-        _best_split(sums, nodes, per_leaf, best)
-        _best_split(sums, nodes + 1, per_leaf, best)
+        _find_best_split(sums, nodes, per_leaf, best)
+        _find_best_split(sums, nodes + 1, per_leaf, best)
         nodes += 2
     return nodes
 
 
 @compiled
-def _histogram(
+def _sum_histogram(
     bins: Bins, slope: Floats, order: Ints, spans: Ints, sums: Floats, node: int
 ) -> None:
     """Sum the slopes of a node's rows, and count them, by column and bin."""
@@ -261,7 +261,7 @@ def _histogram(
 
 
 @compiled
-def _best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> None:
+def _find_best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> None:
     """Find the split of a node that gains most of the squared gradient, with its column and bin."""
     best[node, 0] = 0.0
     total, count = 0.0, 0.0
@@ -287,7 +287,7 @@ def _best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> None:
 
 
 @compiled
-def _part(bins: Bins, order: Ints, some: Floats, node: tuple[int, int, int, int]) -> int:
+def _partition_rows(bins: Bins, order: Ints, some: Floats, node: tuple[int, int, int, int]) -> int:
     """Move rows of a node up to the cut to the front; return where the others begin. ``some``:
     room for their numbers."""
     low, high, column, cut = node

@@ -31,16 +31,16 @@ def find_upper_rank(count: int, quantile: float, confidence: float) -> int | Non
     (59, None, 962)
     """
     return (
-        _upper_rank(count, quantile, confidence)
+        _find_upper_rank(count, quantile, confidence)
         if count >= compute_minimum_history(quantile, confidence)
         else None
     )
 
 
 @lru_cache(maxsize=65536)
-def _upper_rank(count: int, quantile: float, confidence: float) -> int:
+def _find_upper_rank(count: int, quantile: float, confidence: float) -> int:
     """Bisect over k as in :func:`rank_table`, for one n."""
-    from scipy.special import betainc  # noqa: PLC0415 late: see _binomial_cdf
+    from scipy.special import betainc  # noqa: PLC0415 late: see _compute_binomial_cdf
 
     low, high = 1, count
     while low < high:
@@ -60,7 +60,7 @@ def find_upper_rank_of_misses(count: int, chance: float, confidence: float) -> i
     13
     """
     misses = np.arange(count + 1)
-    enough = _binomial_cdf(misses, np.full_like(misses, count), chance) >= confidence
+    enough = _compute_binomial_cdf(misses, np.full_like(misses, count), chance) >= confidence
     return int(np.argmax(enough))
 
 
@@ -117,7 +117,7 @@ def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int
     low, high = np.ones(size, dtype=np.int64), counts + 1
     while np.any(low < high):
         middle = (low + high) // 2
-        enough = _binomial_cdf(middle - 1, counts, quantile) >= confidence - _SLACK
+        enough = _compute_binomial_cdf(middle - 1, counts, quantile) >= confidence - _SLACK
         high = np.where(enough, middle, high)
         low = np.where(enough, low, np.minimum(middle + 1, high))
     lacking = counts < compute_minimum_history(quantile, confidence)
@@ -126,7 +126,7 @@ def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int
     return ranks
 
 
-def _binomial_cdf(
+def _compute_binomial_cdf(
     successes: NDArray[np.int64], trials: NDArray[np.int64], chance: float
 ) -> NDArray[np.float64]:
     """Return P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
@@ -146,7 +146,7 @@ def compute_probability_within(
     GETPROB in closed form: Beta⁻¹(1−C; m, n−m+1), 0 where m = 0. Any shape; the result has the same
     shape.
     """
-    from scipy.special import betaincinv  # noqa: PLC0415 late: see _binomial_cdf
+    from scipy.special import betaincinv  # noqa: PLC0415 late: see _compute_binomial_cdf
 
     parse_probability(confidence, "confidence")
     m = np.asarray(array_like, dtype=np.float64)

@@ -44,24 +44,24 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
     from scipy.special import ndtri  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
     threshold = float(ndtri(quantile))
-    nodes, weights = _gauss_legendre()
+    nodes, weights = _make_gauss_legendre()
     x = threshold + 6.0 * (nodes + 1)
     w = 6.0 * weights
     spread = np.sqrt(1 - rho * rho)
-    kernel = _density((x[:, None] - rho * x[None, :]) / spread) / spread * w[None, :]
-    mass = _density(x)
+    kernel = _compute_density((x[:, None] - rho * x[None, :]) / spread) / spread * w[None, :]
+    mass = _compute_density(x)
     for _ in range(_LONGEST):
         yield float(mass @ w)
         mass = kernel @ mass
 
 
 @cache
-def _gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _make_gauss_legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     return nodes, weights
 
 
-def _density(z: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_density(z: NDArray[np.float64]) -> NDArray[np.float64]:
     density: NDArray[np.float64] = np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi)
     return density
 
@@ -76,13 +76,13 @@ def autocorrelation(waits: NDArray[np.float64]) -> float:
         return 0.0
     from scipy.special import ndtri  # noqa: PLC0415 late: as in vgrads.qbets.bounds
 
-    scores = ndtri((_ranks(waits) - 0.5) / len(waits))
+    scores = ndtri((_compute_ranks(waits) - 0.5) / len(waits))
     centred = scores - scores.mean()
     power = float(centred @ centred)
     return float(centred[1:] @ centred[:-1]) / power if power > 0 else 0.0
 
 
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _compute_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return 1-based ranks; ties share their mean rank (as in ``scipy.stats.rankdata``, whose
     import is slow)."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)

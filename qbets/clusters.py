@@ -39,14 +39,14 @@ def find_edges(
     sizes: NDArray[np.float64], waits_s: NDArray[np.float64], minimum: int
 ) -> list[float]:
     """Return the upper edges (inclusive) of all bins but the last. O(n log n)."""
-    values = _first_values(sizes)
+    values = _list_first_values(sizes)
     place = np.searchsorted(values, sizes, side="left")
     counts = np.bincount(place, minlength=len(values)).astype(np.float64).tolist()
     sums = np.bincount(place, weights=np.maximum(waits_s, 1.0), minlength=len(values)).tolist()
     uppers: list[float] = values.tolist()
     penalty = float(np.log(len(sizes)))
     while len(uppers) > 1:
-        costs = [_cost(counts, sums, i, minimum) for i in range(len(uppers) - 1)]
+        costs = [_compute_cost(counts, sums, i, minimum) for i in range(len(uppers) - 1)]
         best = min(range(len(costs)), key=costs.__getitem__)
         if costs[best] >= penalty:
             break
@@ -56,7 +56,7 @@ def find_edges(
     return uppers[:-1]
 
 
-def _first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+def _list_first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     values = np.unique(sizes)
     if len(values) <= _MOST_BINS:
         return values
@@ -65,16 +65,18 @@ def _first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     return quantiles
 
 
-def _cost(counts: list[float], sums: list[float], i: int, minimum: int) -> float:
+def _compute_cost(counts: list[float], sums: list[float], i: int, minimum: int) -> float:
     """Return 2·(ln L apart − ln L together) for exponential waits; very low if either bin is
     thin."""
-    apart = _likelihood(counts[i], sums[i]) + _likelihood(counts[i + 1], sums[i + 1])
-    together = _likelihood(counts[i] + counts[i + 1], sums[i] + sums[i + 1])
+    apart = _compute_likelihood(counts[i], sums[i]) + _compute_likelihood(
+        counts[i + 1], sums[i + 1]
+    )
+    together = _compute_likelihood(counts[i] + counts[i + 1], sums[i] + sums[i + 1])
     thin = min(counts[i], counts[i + 1]) < minimum
     return 2 * (apart - together) - (_THIN if thin else 0.0)
 
 
-def _likelihood(count: float, total_s: float) -> float:
+def _compute_likelihood(count: float, total_s: float) -> float:
     """Return the largest log-likelihood of ``count`` exponential waits that sum to ``total_s``."""
     return -count * (math.log(total_s / count) + 1.0) if count else 0.0
 

@@ -108,13 +108,13 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     scale[scale < 1e-9] = 1.0
     scaled = columns / scale
     gram = scaled.T @ scaled + _RIDGE**2 * len(rows) * np.eye(columns.shape[1])
-    weights = _non_negative(gram, scaled.T @ target) / scale
+    weights = _solve_non_negative(gram, scaled.T @ target) / scale
     rest = target - columns @ weights
     trees = grow(rows, rest, LEVELS, _GROWTH)
     return ConditionalModel(weights=weights, trees=trees, typical=np.median(rows, axis=0))
 
 
-def _non_negative(gram: Floats, target: Floats) -> Floats:
+def _solve_non_negative(gram: Floats, target: Floats) -> Floats:
     """Return the non-negative weights nearest to the normal equations, by coordinate descent to
     convergence."""
     weights, values = np.zeros(len(target)), [0.0] * len(target)

@@ -122,7 +122,7 @@ class Calibration:
         self._in_class: Counter[int] = Counter()  # judged jobs
         self.classes = ClassCalibration(find_tail(quantile), quantile)
         self.surplus = 0.0  # misses beyond those allowed
-        self._alarm = _unlikely_from(_LAST, 1 - quantile)
+        self._alarm = _find_unlikely_count(_LAST, 1 - quantile)
 
     @staticmethod
     def group_of(waiting: float) -> int:
@@ -194,7 +194,7 @@ class Calibration:
         self._remember(own, issued, score)
         own.learned += 1
         if own.learned % _EVERY == 0:  # by outcomes alone, whatever was asked in between
-            own.ordered = _ordered([own])
+            own.ordered = _sort_scores([own])
 
     def _weigh(self, group: _CorrectionGroup, issued: Issued, score: float) -> None:
         q = self.quantile
@@ -223,8 +223,8 @@ class Calibration:
         """Return the scores of the group, ascending; of all jobs if it has too few."""
         own = self.groups[group]
         if own.scores.count < _ENOUGH:
-            return _ordered(self.groups)
-        return _ordered([own]) if own.ordered is None else own.ordered
+            return _sort_scores(self.groups)
+        return _sort_scores([own]) if own.ordered is None else own.ordered
 
     def _level(self, group: int, score: float) -> float:
         """Return the level of a score among those of the group; the middle one of equal scores."""
@@ -253,13 +253,13 @@ def derive_class_marks(share: float, request_s: float, queue: int) -> tuple[int,
     return (width, time, _QUEUE_MARK + queue) if queue >= 0 else (width, time)
 
 
-def _ordered(groups: Sequence[_CorrectionGroup]) -> Floats:
+def _sort_scores(groups: Sequence[_CorrectionGroup]) -> Floats:
     """Return the newest scores of these groups, ascending."""
     newest = [group.scores.newest(max(WINDOWS), 1) for group in groups]
     return np.sort(np.minimum(np.concatenate(newest), HIGHEST))
 
 
-def _unlikely_from(trials: int, chance: float) -> int:
+def _find_unlikely_count(trials: int, chance: float) -> int:
     """Return the least count that is exceeded with a probability of at most :data:`_UNLIKELY`
     (binomial)."""
     from scipy.special import bdtrc  # noqa: PLC0415 late: as in vgrads.qbets.bounds

@@ -22,14 +22,14 @@ def iterate_groups(
     log: JobLog, scored: Bools, fewest: int = FEWEST
 ) -> Iterator[tuple[str, str, Bools]]:
     """Yield each group with at least so many scored jobs: dimension, name, scored jobs."""
-    for dimension, names, codes in _dimensions(log):
+    for dimension, names, codes in _list_dimensions(log):
         for code in np.unique(codes[scored]).tolist():
             part = scored & (codes == code)
             if int(part.sum()) >= fewest:
                 yield dimension, names[code], part
 
 
-def _dimensions(log: JobLog) -> list[tuple[str, dict[int, str], Ints]]:
+def _list_dimensions(log: JobLog) -> list[tuple[str, dict[int, str], Ints]]:
     """Return each dimension with the names of its groups, and the group of each job."""
     machine = max(log.max_procs or 0, int(log.procs.max(initial=1)))
     low, high = WIDTHS

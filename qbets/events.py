@@ -82,8 +82,8 @@ def adapt_settings(settings: Settings, log: JobLog) -> Settings:
         settings,
         knows_user=settings.knows_user and _identifies_users(log),
         knows_queue=settings.knows_queue and len(np.unique(log.queue)) > 1,
-        procs=None if (procs := _only_value(log.procs, 1.0)) is None else int(procs),
-        request_s=_only_value(log.request_s, -1.0),
+        procs=None if (procs := _select_only_value(log.procs, 1.0)) is None else int(procs),
+        request_s=_select_only_value(log.request_s, -1.0),
     )
 
 
@@ -91,7 +91,7 @@ def _identifies_users(log: JobLog) -> bool:
     return len(np.unique(log.user[log.user >= 0])) > 1
 
 
-def _only_value(column: NDArray[Any], unknown: float) -> float | None:
+def _select_only_value(column: NDArray[Any], unknown: float) -> float | None:
     """Return the value for every job: ``unknown`` if most lack it, the value that all have; None if
     they differ."""
     message = np.unique(column[column > 0])

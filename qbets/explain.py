@@ -228,7 +228,7 @@ def explain(
         return float(wait_at(forecast.blend(features, shape), score))
 
     view = forecast.settings.view
-    sides = _sides_of(view)
+    sides = _select_sides(view)
     states, bounds_s = (now, usual), (bound_of(now), bound_of(usual))
     first = _walk(bound_of, states, bounds_s[1], list(sides.items()))
     last = _walk(bound_of, states, bounds_s[1], list(sides.items())[::-1])
@@ -236,7 +236,7 @@ def explain(
     reasons = []
     for side, names in sides.items():
         moved_s = (first[side] + last[side]) / 2
-        text = _text_of(names, counts, moved_s, bound_of, states) if round(moved_s) else None
+        text = _describe_side(names, counts, moved_s, bound_of, states) if round(moved_s) else None
         reasons.append(BoundReason(side=side, moved_s=moved_s, text=text))
     return Explanation(
         bound_s=bounds_s[0],
@@ -245,7 +245,7 @@ def explain(
     )
 
 
-def _sides_of(view: str) -> dict[str, tuple[str, ...]]:
+def _select_sides(view: str) -> dict[str, tuple[str, ...]]:
     """Return the sides that a view shows, with their features."""
     hidden = _NOT_SHOWN[view]
     shown = {side: features for side, features in SIDES.items() if side not in hidden}
@@ -270,7 +270,7 @@ def _walk(
     return added
 
 
-def _text_of(
+def _describe_side(
     names: Sequence[str],
     counts: Mapping[str, str],
     moved_s: float,
@@ -284,7 +284,7 @@ def _text_of(
     most_s, result = 0.0, TOGETHER
     for name in names:
         column = FEATURES.index(name)
-        text = _text(name, float(now[column]), float(usual[column]), counts)
+        text = _describe_feature(name, float(now[column]), float(usual[column]), counts)
         if text is None or not _is_expected(name, now[column] - usual[column], moved_s):
             continue
         without, alone = now.copy(), usual.copy()
@@ -302,13 +302,15 @@ def _is_expected(name: str, change: float, moved_s: float) -> bool:
     return bool((change > 0) == (moved_s > 0)) != (name in _SHORTEN)
 
 
-def _text(name: str, now: float, usual: float, counts: Mapping[str, str] = _COUNTS) -> str | None:
+def _describe_feature(
+    name: str, now: float, usual: float, counts: Mapping[str, str] = _COUNTS
+) -> str | None:
     """Describe a feature; None where it has no description, a value is not known, or both are
     printed alike."""
     words = {**counts, **_CLOCKS, **_SHARES, **_TIMES}.get(name)
     if words is None or np.isnan(now) or usual == USUAL:  # models have this for unknown values
         return None
-    values = _printed(name, now), _printed(name, usual)
+    values = _format_feature(name, now), _format_feature(name, usual)
     if values[0] == values[1]:
         return None
     if name in _SHARES:
@@ -316,11 +318,11 @@ def _text(name: str, now: float, usual: float, counts: Mapping[str, str] = _COUN
     return f"{words}{'' if name in _TIMES else ':'} {values[0]}, usually {values[1]}"
 
 
-def _printed(name: str, value: float) -> str:
+def _format_feature(name: str, value: float) -> str:
     if name == "hour":
-        return _time_of_day(value)
+        return _format_time_of_day(value)
     if name == "weekday":
-        return _day_of_week(value)
+        return _format_day_of_week(value)
     if name in _SHARES:
         return f"{value:.0%}"
     if name in _TIMES:
@@ -328,16 +330,16 @@ def _printed(name: str, value: float) -> str:
     return f"{np.exp(value) if name == 'processors' else value:,.0f}"
 
 
-def _time_of_day(hours: float) -> str:
+def _format_time_of_day(hours: float) -> str:
     """Return hours since midnight as a time.
 
-    >>> _time_of_day(23.99), _time_of_day(0.5)
+    >>> _format_time_of_day(23.99), _format_time_of_day(0.5)
     ('23:59', '00:30')
     """
     minutes = int(hours * 60 + 1e-6) % (24 * 60)
     return f"{minutes // 60:02}:{minutes % 60:02}"
 
 
-def _day_of_week(days: float) -> str:
+def _format_day_of_week(days: float) -> str:
     """Return the number of a day, from 1 to 7."""
     return str(int(days) % 7 + 1)

@@ -104,7 +104,7 @@ class QueueForecast:
             jobs=len(waits),
             since_s=self.since_s,
             cluster=self.cluster(procs, walltime_s),
-            reason=_lacking(len(waits), probability, confidence) if np.isnan(bound) else None,
+            reason=_explain_lack(len(waits), probability, confidence) if np.isnan(bound) else None,
         )
 
     def bounds(
@@ -147,7 +147,7 @@ class QueueForecast:
         return float(self.probability(procs, walltime_s, by_s - submit_in_s))
 
 
-def _lacking(waits: int, probability: float, confidence: float) -> str:
+def _explain_lack(waits: int, probability: float, confidence: float) -> str:
     """Say why so many waits have no bound."""
     needed = compute_minimum_history(probability, confidence)
     if waits < needed:

@@ -34,7 +34,7 @@ def extend_knots(knots: Floats) -> tuple[Floats, Floats]:
     return _ALL_SCORES, roots
 
 
-def _extended_lists(knots: Floats) -> tuple[list[float], list[float]]:
+def _extend_lists(knots: Floats) -> tuple[list[float], list[float]]:
     """Return the same for one wait as Python lists, whose look-up is faster than numpy's."""
     scores, roots = extend_knots(knots)
     return scores.tolist(), roots.tolist()
@@ -50,7 +50,7 @@ def wait_at(knots: Floats, score: ArrayLike) -> Floats:
 
 def wait_of(knots: Floats, score: float) -> float:
     """Return the same for one score and one wait, faster."""
-    scores, roots = _extended_lists(knots)
+    scores, roots = _extend_lists(knots)
     spot = min(max(bisect_right(scores, score), 1), len(scores) - 1)
     share = min(1.0, (score - scores[spot - 1]) / (scores[spot] - scores[spot - 1]))
     root = roots[spot - 1] + share * (roots[spot] - roots[spot - 1])
@@ -59,7 +59,7 @@ def wait_of(knots: Floats, score: float) -> float:
 
 def score_within(knots: Floats, wait_s: float) -> float:
     """Return the highest score whose wait is at most this: the inverse of :func:`wait_at`."""
-    scores, roots = _extended_lists(knots)
+    scores, roots = _extend_lists(knots)
     root = float(np.cbrt(wait_s)) * (1 + _ROUNDING)
     spot = min(max(bisect_right(roots, root), 1), len(roots) - 1)
     width = roots[spot] - roots[spot - 1]
@@ -81,7 +81,7 @@ def score_among(knots: Floats, wait_s: float, share: float) -> float:
 
 def score_of(knots: Floats, wait_s: float) -> float:
     """Return the least score whose wait is at least this."""
-    scores, roots = _extended_lists(knots)
+    scores, roots = _extend_lists(knots)
     root: float = wait_s ** (1 / 3) * (1 - _ROUNDING)
     spot = bisect_left(roots, root)
     if spot == 0:

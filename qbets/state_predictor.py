@@ -130,7 +130,7 @@ class StatePredictor:
         self.count = 0  # submissions so far
         self._place = 0  # events so far
         self._trained = 0  # anchors passed
-        viewed = _viewed(log, self.settings, only_at_s)
+        viewed = _view_jobs(log, self.settings, only_at_s)
         last = viewed.count_at(only_at_s)
         self._is_whole = only_at_s is None
         self._needs = Required() if self._is_whole else required_for(last)
@@ -140,13 +140,13 @@ class StatePredictor:
         self._past = PastReplay(self.settings, self._rows, further)
         self._issued = np.empty((0, 1 + len(further.levels)))
         self._digest = b""  # of the events so far
-        self._read(viewed, _events_of(viewed, self.settings), last)
+        self._read(viewed, _make_events(viewed, self.settings), last)
         self.correction = self._pass_from(self._needs.corrected)
 
     def _read(self, viewed: ViewedLog, events: QueueEvents, last: int) -> None:
         """Prepare a replay of these events, up to this number of jobs that have appeared."""
         self._viewed, self._log, self._events = viewed, viewed.log, events
-        self._columns = _columns(self.state, viewed.log, self.settings)
+        self._columns = _make_columns(self.state, viewed.log, self.settings)
         appears = SUBMIT if self.settings.sees_waiting else LEAVE
         self._shown = np.flatnonzero(events.kinds == appears)
         self._anchors = list_anchors(last)
@@ -177,10 +177,10 @@ class StatePredictor:
         events are others, or questions at the instant need what it has not learned."""
         if at_s < self.now_s or adapt_settings(settings, log) != self.settings:
             return False
-        viewed = _viewed(log, self.settings, at_s)
+        viewed = _view_jobs(log, self.settings, at_s)
         if not required_for(viewed.count_at(at_s)).within(self._needs):
             return False
-        events = _events_of(viewed, self.settings)
+        events = _make_events(viewed, self.settings)
         same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
         if same_instant != self._place:
             return False
@@ -330,14 +330,14 @@ def learn_model(
     return fit(features[use].astype(np.float64), waits_s)
 
 
-def _viewed(log: JobLog, settings: Settings, only_at_s: float | None) -> ViewedLog:
+def _view_jobs(log: JobLog, settings: Settings, only_at_s: float | None) -> ViewedLog:
     """Return the jobs of a log as the view shows them: for a single question those that have
     appeared by then, unless jobs appear at their submission."""
     viewed = select_view(log, settings.view)
     return viewed if only_at_s is None or settings.sees_waiting else viewed.until(only_at_s)
 
 
-def _events_of(viewed: ViewedLog, settings: Settings) -> QueueEvents:
+def _make_events(viewed: ViewedLog, settings: Settings) -> QueueEvents:
     return make_events(viewed.log, ends=True, view=settings.view)
 
 
@@ -351,7 +351,7 @@ def _digest_of(events: QueueEvents, log: JobLog, place: int) -> bytes:
     return result.digest()
 
 
-def _columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
+def _make_columns(state: QueueState, log: JobLog, settings: Settings) -> JobColumns:
     """Return the jobs of a log as the state counts them."""
     procs = log.procs if settings.procs is None else np.full(len(log), settings.procs)
     fixed_s = settings.request_s

@@ -20,14 +20,14 @@ Floats = NDArray[np.float64]
 
 def sample_availability(slot: Slot, count: int, seed: int) -> tuple[Floats, Floats]:
     """Return ready and broken instants in ``count`` scenarios; ``inf`` if never."""
-    ready = slot.curve.ready_at(1.0 - _spread(stream(seed, "ready", slot.shared), count))
+    ready = slot.curve.ready_at(1.0 - _draw_spread(stream(seed, "ready", slot.shared), count))
     generator = stream(seed, "broken", slot.id)
-    draws = _spread(generator, count), generator.random(count)
+    draws = _draw_spread(generator, count), generator.random(count)
     with np.errstate(invalid="ignore"):  # a slot that is never ready cannot break
         breaks = ready + draws[1] * np.maximum(slot.end_s - ready, 0.0)
     return ready, np.where(draws[0] < slot.up, np.inf, breaks)
 
 
-def _spread(generator: np.random.Generator, count: int) -> Floats:
+def _draw_spread(generator: np.random.Generator, count: int) -> Floats:
     """Return uniform numbers in [0, 1), one in each of ``count`` equal parts, in random order."""
     return np.asarray((generator.permutation(count) + generator.random(count)) / count)

@@ -84,7 +84,7 @@ def learn_binding(site: Site, queue: str, acquisitions: Iterable[Acquisition]) -
     decided = [r for r in records if r.refused or r.granted_s is not None]
     lived = [r for r in records if r.ready_s is not None and r.ended_s is not None]
     return Binding(
-        overhead=_overhead(site, np.array(ready)),
+        overhead=_combine_overheads(site, np.array(ready)),
         observed=len(ready),
         acquire=_rate(site.slot_acquire, sum(not r.refused for r in decided), len(decided)),
         up=_rate(site.slot_up, sum(not r.broken for r in lived), len(lived)),
@@ -96,10 +96,10 @@ def _rate(stated: float, successes: int, trials: int) -> float:
     return (_RATE_WEIGHT * stated + successes) / (_RATE_WEIGHT + trials)
 
 
-def _overhead(site: Site, observed: NDArray[np.float64]) -> StartCurve:
+def _combine_overheads(site: Site, observed: NDArray[np.float64]) -> StartCurve:
     """Combine stated boot times, log-normal as in :func:`vgrads.simulator.cloud.sample_boot_time`,
     and the observed ones."""
-    stated, shares = _stated_overhead(site)
+    stated, shares = _read_stated_overhead(site)
     times = np.concatenate([stated, observed])
     weights = np.concatenate([shares * _OVERHEAD_WEIGHT, np.ones(len(observed))])
     order = np.argsort(times, kind="stable")
@@ -107,7 +107,7 @@ def _overhead(site: Site, observed: NDArray[np.float64]) -> StartCurve:
     return StartCurve(times[order], np.minimum(reached / reached[-1], 1.0))
 
 
-def _stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _read_stated_overhead(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return boot times and their probabilities; one value if there is no spread."""
     if site.boot_s <= 0 or site.boot_spread <= 0:
         return np.array([site.boot_s]), np.ones(1)

@@ -164,7 +164,7 @@ def load_catalog(path: Path) -> Catalog:
 
 def build_catalog(document: SitesDocument, folder: Path, where: str) -> Catalog:
     """Return the catalogue of a sites document; InputError names inconsistent fields."""
-    sites = tuple(_site(entry, folder, where) for entry in document.site)
+    sites = tuple(_read_site(entry, folder, where) for entry in document.site)
     names = [site.name for site in sites]
     _refuse_repeats(names, "site", where)
     links = {}
@@ -180,10 +180,10 @@ def build_catalog(document: SitesDocument, folder: Path, where: str) -> Catalog:
     return Catalog(sites=sites, links=links)
 
 
-def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
+def _read_site(entry: SiteDocument, folder: Path, where: str) -> Site:
     place = f"{where}: site '{entry.name}'"
     _refuse_repeats([queue.name for queue in entry.queue], "queue", place)
-    queues = tuple(_queue(queue, entry, folder, place) for queue in entry.queue)
+    queues = tuple(_read_queue(queue, entry, folder, place) for queue in entry.queue)
     plain = entry.model_dump(
         include={
             "name",
@@ -197,7 +197,7 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
         }
     )
     driver = entry.driver or ("local" if entry.kind == "local" else "simulated")
-    nodes = tuple(_node(node, node.type, node.cores) for node in entry.node)
+    nodes = tuple(_read_node(node, node.type, node.cores) for node in entry.node)
     whole = (
         entry.kind == "local" and entry.resources and "cores_per_node" not in entry.model_fields_set
     )
@@ -207,15 +207,15 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
         **plain,
         driver=driver,
         queues=queues,
-        nodes=nodes or (_node(entry, entry.node_type, cores),),
+        nodes=nodes or (_read_node(entry, entry.node_type, cores),),
         billing_s=float(entry.billing),
         boot_s=float(entry.boot),
         cycle_s=float(entry.cycle),
         cycle_phase_s=float(entry.cycle_phase),
         node_mtbf_s=float(entry.node_mtbf),
         node_repair_s=float(entry.node_repair),
-        access=_access(entry.access),
-        containers=_engines(entry.containers, driver),
+        access=_read_access(entry.access),
+        containers=_list_engines(entry.containers, driver),
         pass_env=entry.pass_env,
         private_addresses=entry.private_addresses,
         closed=entry.closed,
@@ -223,7 +223,7 @@ def _site(entry: SiteDocument, folder: Path, where: str) -> Site:
     )
 
 
-def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
+def _list_engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
     """Return container engines. If not stated: those of this machine for a local site, all for a
     simulated one, none elsewhere."""
     if stated is not None:
@@ -233,7 +233,7 @@ def _engines(stated: Iterable[str] | None, driver: str) -> tuple[str, ...]:
     return tuple(name for name in ENGINES if shutil.which(name)) if driver == "local" else ()
 
 
-def _access(entry: AccessDocument) -> SiteAccess:
+def _read_access(entry: AccessDocument) -> SiteAccess:
     plain = entry.model_dump(exclude={"timeout", "poll", "price_currency", "price_date"})
     stated = entry.price_date.isoformat() if entry.price_date else ""
     return SiteAccess(
@@ -241,7 +241,7 @@ def _access(entry: AccessDocument) -> SiteAccess:
     )
 
 
-def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:
+def _read_node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:
     return NodeType(
         name=name,
         cores=cores,
@@ -254,7 +254,7 @@ def _node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType
     )
 
 
-def _queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -> Queue:
+def _read_queue(entry: QueueDocument, site: SiteDocument, folder: Path, where: str) -> Queue:
     procs = entry.max_procs or site.procs
     if procs > site.procs:
         raise InputError(

@@ -89,7 +89,9 @@ class Availability:
         """When no processor is left, from now; spans do not touch."""
         whole = [c for c in self.closures if self.stops and not c.left]
         rows = ((c.begin_s - self.now_s, c.end_s - self.now_s) for c in whole)
-        return tuple((begin_s, end_s) for begin_s, end_s, _ in _merged((*r, False) for r in rows))
+        return tuple(
+            (begin_s, end_s) for begin_s, end_s, _ in _merge_spans((*r, False) for r in rows)
+        )
 
     def closed_to(self, procs: int) -> tuple[Closure, ...]:
         """Return the closures that leave fewer processors than this."""
@@ -103,7 +105,7 @@ class Availability:
             for c in self.closed_to(procs)
         )
         spans: list[tuple[float, float]] = []
-        for begin_s, end_s, weeks in _merged(rows):
+        for begin_s, end_s, weeks in _merge_spans(rows):
             if weeks:
                 spans.append((begin_s, math.inf))
                 break
@@ -152,7 +154,7 @@ class Availability:
         rows = (
             (c.begin_s - self.now_s, c.end_s - self.now_s, False) for c in self.closed_to(procs)
         )
-        for closed_s, end_s, _ in _merged(rows):
+        for closed_s, end_s, _ in _merge_spans(rows):
             if closed_s > begin_s:
                 spans.append((begin_s, min(closed_s, until_s)))
             begin_s = max(begin_s, end_s)
@@ -222,7 +224,7 @@ class Availability:
         return f"closed from {begin} to {end}{left}{weekly}: {closure.words}"
 
 
-def _merged(rows: Iterable[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
+def _merge_spans(rows: Iterable[tuple[float, float, bool]]) -> list[tuple[float, float, bool]]:
     """Return spans (begin, end, weekly) joined where they overlap, in order. The third is then true
     if one holds windows of every week that begin a week apart: there is no end to it."""
     spans: list[tuple[float, float, float, float]] = []  # begin, end, first and last weekly begin

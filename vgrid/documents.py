@@ -42,28 +42,28 @@ DEFAULT_BANDWIDTH_MIB_S = 10.0
 DEFAULT_LATENCY_S = 0.05
 
 
-def _seconds(value: Any) -> float:
+def _parse_seconds(value: Any) -> float:
     return as_value_error(lambda: parse_duration(value))
 
 
-def _positive_seconds(value: object) -> float:
-    seconds = _seconds(value)
+def _parse_positive_seconds(value: object) -> float:
+    seconds = _parse_seconds(value)
     if seconds <= 0:
         raise ValueError("must be above 0")
     return seconds
 
 
-def _window(text: str) -> str:
+def _parse_window(text: str) -> str:
     as_value_error(lambda: parse_window(text))
     return text
 
 
-def _zone(name: str) -> str:
+def _parse_zone(name: str) -> str:
     as_value_error(lambda: parse_zone(name))
     return name
 
 
-Window = Annotated[str, Field(max_length=100), AfterValidator(_window)]
+Window = Annotated[str, Field(max_length=100), AfterValidator(_parse_window)]
 """A closed window: :func:`vgrads.kernel.closures.parse_window`."""
 
 
@@ -101,7 +101,7 @@ class AccessDocument(Document):
     price_currency: Literal["USD"] = "USD"
     price_date: date | None = None
 
-    _times = field_validator("timeout", "poll")(_positive_seconds)
+    _times = field_validator("timeout", "poll")(_parse_positive_seconds)
 
 
 class QueueDocument(Document):
@@ -116,8 +116,10 @@ class QueueDocument(Document):
     stated_probability: Probability = 0.0
     stated_wait: float | str = 0.0
 
-    _stated = field_validator("stated_wait")(_seconds)
-    _walltime = field_validator("max_walltime")(lambda v: v if v == float("inf") else _seconds(v))
+    _stated = field_validator("stated_wait")(_parse_seconds)
+    _walltime = field_validator("max_walltime")(
+        lambda v: v if v == float("inf") else _parse_seconds(v)
+    )
 
 
 class NodeDocument(Document):
@@ -172,10 +174,14 @@ class SiteDocument(Document):
     cycle: float | str = 0.0
     cycle_phase: float | str = 0.0
     closed: Annotated[tuple[Window, ...], Field(max_length=100)] = ()
-    zone: Annotated[str, Field(max_length=100), AfterValidator(_zone)] = ""
+    zone: Annotated[str, Field(max_length=100), AfterValidator(_parse_zone)] = ""
 
-    _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(_seconds)
-    _mtbf = field_validator("node_mtbf")(lambda v: v if v == float("inf") else _positive_seconds(v))
+    _times = field_validator("billing", "boot", "node_repair", "cycle", "cycle_phase")(
+        _parse_seconds
+    )
+    _mtbf = field_validator("node_mtbf")(
+        lambda v: v if v == float("inf") else _parse_positive_seconds(v)
+    )
     _units = model_validator(mode="before")(_refuse_prices_without_unit)
 
     @model_validator(mode="after")

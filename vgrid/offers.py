@@ -121,20 +121,22 @@ def offer_batch_slots(
     is 0. If the site closes before ``until_s``, no slot lasts across: some end before, others are
     for the time after.
     """
-    procs = _whole_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
+    procs = _round_to_nodes(min(request.procs, queue.max_procs), site.nodes[0], queue.max_procs)
     own = knowledge.own.get((site.name, queue.name), OwnJobs())
     left = queue.max_jobs - own.total
-    stays = _stays(site, queue, knowledge, request, procs)
+    stays = _list_stays(site, queue, knowledge, request, procs)
     at_once = sum(not stay.submit_s for stay in stays)
     results = []
     for stay in stays:
         most = left if stay.submit_s or at_once < 2 else left // 2 + (left % 2 and not stay.fixed)
         count = min(queue.max_procs // procs, most, request.count)
-        results += _batch_slots((site, queue), knowledge, request.confidence, (procs, count), stay)
+        results += _make_batch_slots(
+            (site, queue), knowledge, request.confidence, (procs, count), stay
+        )
     return results
 
 
-def _batch_slots(
+def _make_batch_slots(
     place: tuple[Site, Queue],
     knowledge: Knowledge,
     confidence: float,
@@ -163,7 +165,7 @@ def _batch_slots(
                 )
             curves[group] = binding.after(waits)
         name = f"{site.name}-{queue.name}{stay.suffix}-{ahead - own.ahead + 1}"
-        slot = _slot((site, site.nodes[0]), name, procs, curves[group], stay, binding.up)
+        slot = _make_slot((site, site.nodes[0]), name, procs, curves[group], stay, binding.up)
         basis = knowledge.basis.get((site.name, queue.name), "" if oracle else "stated")
         results.append(
             replace(slot, queue=queue.name, shared=f"{site.name}/{queue.name}", basis=basis)
@@ -171,7 +173,7 @@ def _batch_slots(
     return results
 
 
-def _stays(
+def _list_stays(
     site: Site, queue: Queue, knowledge: Knowledge, request: OfferRequest, procs: int
 ) -> list[_Stay]:
     """Return the stays in a queue until ``until_s`` that cross no closure.
@@ -180,7 +182,7 @@ def _stays(
     one that long: the site lets it wait until then. Otherwise it is submitted when the site opens.
     """
     until_s, longest_s = request.until_s, queue.max_walltime_s
-    spans = _longest(knowledge.availability(site, queue.name).open_spans(until_s, procs))
+    spans = _sort_longest(knowledge.availability(site, queue.name).open_spans(until_s, procs))
     stays = []
     for begin_s, end_s in spans:
         if len(spans) == 1 and not begin_s:
@@ -195,7 +197,7 @@ def _stays(
             if end_s < until_s:
                 oracle = knowledge.oracle(site, queue.name)
                 wait_s = queue.stated_wait_s
-                length_s = _best_length(oracle, wait_s, (procs, begin_s, end_s), length_s)
+                length_s = _find_best_length(oracle, wait_s, (procs, begin_s, end_s), length_s)
             stay = _Stay(
                 submit_s=begin_s,
                 walltime_s=length_s,
@@ -208,13 +210,13 @@ def _stays(
     return stays
 
 
-def _longest(spans: Spans) -> Spans:
+def _sort_longest(spans: Spans) -> Spans:
     """Return the longest spans, in order."""
     ranked = sorted(spans, key=lambda span: span[0] - span[1])
     return tuple(sorted(ranked[:_MOST_STAYS]))
 
 
-def _best_length(
+def _find_best_length(
     oracle: WaitOracle | None, wait_s: float, shape: tuple[int, float, float], longest_s: float
 ) -> float:
     """Return the wall time of a job, submitted when a span begins, that it most likely has before
@@ -254,7 +256,7 @@ def offer_instant_slots(
     The spot market has a separate quota, as large as the site. If the site closes before
     ``until_s``, slots end before, and others are requested when it opens again.
     """
-    procs = _whole_nodes(min(request.procs, site.procs), node, site.procs)
+    procs = _round_to_nodes(min(request.procs, site.procs), node, site.procs)
     availability = knowledge.availability(site)
     prefix = f"{site.name}-{node.name}" if len(site.nodes) > 1 else site.name
     markets = [("", prefix)]
@@ -264,7 +266,7 @@ def offer_instant_slots(
     for market, name in markets:
         binding = knowledge.binding(site, market)
         curve = binding.granted_at_once()
-        for begin_s, end_s in _longest(availability.open_spans(request.until_s, procs)):
+        for begin_s, end_s in _sort_longest(availability.open_spans(request.until_s, procs)):
             stay = _Stay(
                 submit_s=begin_s,
                 walltime_s=end_s - begin_s,
@@ -275,28 +277,28 @@ def offer_instant_slots(
             ready = StartCurve(curve.times_s + begin_s, curve.probabilities)
             left = min((c.left for c in availability.during(begin_s, end_s)), default=site.procs)
             for n in range(1, min(site.procs, left) // procs + 1)[: request.count]:
-                slot = _slot(
+                slot = _make_slot(
                     (site, node), f"{name}{stay.suffix}-{n}", procs, ready, stay, binding.up
                 )
                 length_s = end_s - begin_s
-                results.append(_on_spot(slot, node, length_s) if market else slot)
+                results.append(_move_to_spot(slot, node, length_s) if market else slot)
     return results
 
 
-def _on_spot(slot: Slot, node: NodeType, length_s: float) -> Slot:
+def _move_to_spot(slot: Slot, node: NodeType, length_s: float) -> Slot:
     """Return the same slot on the spot market: cheaper, and interrupted at the market's rate."""
     lifetimes_s = math.exp(-node.spot_interruptions_per_hour * slot.nodes * length_s / 3600.0)
     price = node.spot_price_usd_per_hour or 0.0
     return replace(slot, queue=SPOT, up=slot.up * lifetimes_s, price_usd_per_hour=price)
 
 
-def _whole_nodes(procs: int, node: NodeType, limit: int) -> int:
+def _round_to_nodes(procs: int, node: NodeType, limit: int) -> int:
     """Return processors rounded up to whole nodes, as far as the limit permits."""
     rounded = math.ceil(procs / node.cores) * node.cores
     return rounded if rounded <= limit else limit
 
 
-def _slot(
+def _make_slot(
     place: tuple[Site, NodeType], name: str, procs: int, curve: StartCurve, stay: _Stay, up: float
 ) -> Slot:
     """Return an independent slot; ``up`` without the nodes' own failures."""

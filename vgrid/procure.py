@@ -116,7 +116,7 @@ def procure(
         choices, excluded = group_choices(catalog, knowledge, request, group)
         choices = [c for c in choices if c.position > limits.jobs_used(c) and c.probability > 0]
         requested = time.perf_counter()
-        answer, met[group.name] = _reach(choices, (request, group, limits), seed, solver)
+        answer, met[group.name] = _find_reach(choices, (request, group, limits), seed, solver)
         limits = limits.less(answer.choices)
         offers[group.name] = GroupOffer(
             group=group,
@@ -139,7 +139,7 @@ def procure(
     )
 
 
-def _reach(
+def _find_reach(
     choices: Sequence[SlotOption],
     required: tuple[GridRequest, NodeGroup, RemainingLimits],
     seed: int,
@@ -183,7 +183,7 @@ def group_met(
     for choice in chosen:
         key = f"{choice.slot.id}/{choice.width}"
         if key not in fates:
-            fates[key] = _lifetimes(choice.slot, request, seed)
+            fates[key] = _draw_lifetimes(choice.slot, request, seed)
         cluster = choice.cluster if group.coupling == "tight" else "any"
         nodes[cluster] = nodes.get(cluster, 0) + fates[key] * np.int64(choice.width)
     met = np.zeros(SCENARIOS, dtype=bool)
@@ -192,7 +192,7 @@ def group_met(
     return met
 
 
-def _lifetimes(slot: Slot, request: GridRequest, seed: int) -> Bools:
+def _draw_lifetimes(slot: Slot, request: GridRequest, seed: int) -> Bools:
     """Scenarios in which a slot, requested at its instant, is available from the start to the
     deadline."""
     zero_s = slot.zero_s(slot.submit_s)

@@ -159,13 +159,13 @@ def greedy(
         lanes.setdefault((choice.cluster, choice.width), []).append(choice)
     taken: list[SlotOption] = []
     clusters: set[str] = set()
-    for lane in sorted(lanes, key=lambda lane: _price(lanes[lane], group)):
+    for lane in sorted(lanes, key=lambda lane: _compute_price(lanes[lane], group)):
         if lane[0] in clusters:
             continue
         missing = target - sum(c.width * c.probability for c in taken)
         if missing <= 1e-9:
             break
-        part = _enough(lanes[lane], group, missing)
+        part = _require_enough(lanes[lane], group, missing)
         while part and not limits.allow([*taken, *part]):
             part.pop()
         if part and (group.coupling == "loose" or sum(c.width for c in part) >= group.least):
@@ -175,12 +175,14 @@ def greedy(
     return SlotSelection(choices=tuple(taken), solver="greedy", gap=None) if met else None
 
 
-def _price(lane: Sequence[SlotOption], group: NodeGroup) -> float:
+def _compute_price(lane: Sequence[SlotOption], group: NodeGroup) -> float:
     nodes = sum(c.width * c.probability for c in lane)
     return sum(compute_penalty(c, group) for c in lane) / max(nodes, 1e-9)
 
 
-def _enough(lane: Sequence[SlotOption], group: NodeGroup, missing: float) -> list[SlotOption]:
+def _require_enough(
+    lane: Sequence[SlotOption], group: NodeGroup, missing: float
+) -> list[SlotOption]:
     """Return the missing number of slots of a lane; a tight group gets its nodes whole."""
     part: list[SlotOption] = []
     for choice in lane:

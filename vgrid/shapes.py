@@ -71,23 +71,23 @@ def group_choices(
     that cannot."""
     slot_options: list[SlotOption] = []
     left_out: list[Excluded] = []
-    for cluster in _places(catalog):
+    for cluster in _list_places(catalog):
         reason = group.unfit(cluster.node) or _limit(request, group, cluster)
         if reason:
             left_out.append(Excluded(place=cluster.name, reason=reason))
             continue
         reason = "nothing"
-        for width in _widths(group, cluster.procs // cluster.node.cores):
-            reason = _closed(cluster, knowledge, request, width)
+        for width in _list_widths(group, cluster.procs // cluster.node.cores):
+            reason = _find_closure(cluster, knowledge, request, width)
             if not reason:
-                slots = _slots(cluster, knowledge, request, (width, group.most))
-                slot_options += _of_width(cluster, width, request, slots)
+                slots = _list_slots(cluster, knowledge, request, (width, group.most))
+                slot_options += _list_choices(cluster, width, request, slots)
         if reason and not any(option.cluster == cluster.name for option in slot_options):
             left_out.append(Excluded(place=cluster.name, reason=reason))
     return slot_options, left_out
 
 
-def _places(catalog: Catalog) -> Iterator[ClusterName]:
+def _list_places(catalog: Catalog) -> Iterator[ClusterName]:
     """Return queues of batch sites, types of node elsewhere."""
     for site in catalog.sites:
         for queue in site.queues:
@@ -116,7 +116,9 @@ def _limit(request: GridRequest, group: NodeGroup, cluster: ClusterName) -> str:
     return ""
 
 
-def _closed(cluster: ClusterName, knowledge: Knowledge, request: GridRequest, width: int) -> str:
+def _find_closure(
+    cluster: ClusterName, knowledge: Knowledge, request: GridRequest, width: int
+) -> str:
     """Return the closure that slots of a width would run into; empty if there is none."""
     availability = knowledge.availability(cluster.site, cluster.queue.name if cluster.queue else "")
     closed = availability.during(request.start_by_s, request.deadline_s)
@@ -124,7 +126,7 @@ def _closed(cluster: ClusterName, knowledge: Knowledge, request: GridRequest, wi
     return next((availability.describe(c) for c in closed if c.left < procs), "")
 
 
-def _widths(group: NodeGroup, limit: int) -> list[int]:
+def _list_widths(group: NodeGroup, limit: int) -> list[int]:
     """Return nodes per slot: the group's least and most, and powers of two down to a sixteenth of
     the most."""
     powers = [2**n for n in range(limit.bit_length()) if group.most <= 2**n * _NARROWEST]
@@ -132,7 +134,7 @@ def _widths(group: NodeGroup, limit: int) -> list[int]:
     return sorted(width for width in requested if width <= min(limit, group.most))
 
 
-def _slots(
+def _list_slots(
     cluster: ClusterName, knowledge: Knowledge, request: GridRequest, shape: tuple[int, int]
 ) -> list[Slot]:
     """Return slots of a width that last until the deadline, as many as the group could ever use."""
@@ -149,7 +151,7 @@ def _slots(
     return slots
 
 
-def _of_width(
+def _list_choices(
     cluster: ClusterName, width: int, request: GridRequest, slots: list[Slot]
 ) -> list[SlotOption]:
     """Return slots as choices; those of the spot market are a separate cluster."""

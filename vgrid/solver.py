@@ -51,7 +51,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
             sign * np.array([float(lp.objective.get(v, 0.0)) for v in variables]),
             integrality=np.array([v.cat == pulp.LpInteger for v in variables], int),
             bounds=Bounds(low, high),
-            constraints=_rows(lp, {v: n for n, v in enumerate(variables)}),
+            constraints=_make_rows(lp, {v: n for n, v in enumerate(variables)}),
             options={"time_limit": self.timeLimit, "mip_rel_gap": self._gap},
         )
         self.gap = getattr(result, "mip_gap", None)
@@ -65,7 +65,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         return int(status)
 
 
-def _rows(lp: pulp.LpProblem, places: Mapping[object, int]) -> LinearConstraint:
+def _make_rows(lp: pulp.LpProblem, places: Mapping[object, int]) -> LinearConstraint:
     """Return the constraints as a sparse matrix between two bounds."""
     from scipy.optimize import LinearConstraint  # noqa: PLC0415
     from scipy.sparse import csr_matrix  # noqa: PLC0415

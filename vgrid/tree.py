@@ -49,7 +49,7 @@ class GridNode:
 def build_tree(offer: GridOffer) -> GridNode:
     """Return the slots of an offer under their clusters and sites, in the order of names."""
     slots = [
-        (choice.slot.site, choice.cluster, _slot_node(choice, group.group.name))
+        (choice.slot.site, choice.cluster, _make_slot_node(choice, group.group.name))
         for group in offer.groups
         for choice in group.choices
     ]
@@ -57,13 +57,15 @@ def build_tree(offer: GridOffer) -> GridNode:
     for site in sorted({row[0] for row in slots}):
         clusters = []
         for cluster in sorted({row[1] for row in slots if row[0] == site}):
-            clusters.append(_branch("cluster", cluster, [r[2] for r in slots if r[1] == cluster]))
-        sites.append(_branch("site", site, clusters))
+            clusters.append(
+                _make_branch("cluster", cluster, [r[2] for r in slots if r[1] == cluster])
+            )
+        sites.append(_make_branch("site", site, clusters))
     facts = {"probability": offer.probability, "enough": offer.enough}
-    return _branch("grid", offer.request.name, sites, facts)
+    return _make_branch("grid", offer.request.name, sites, facts)
 
 
-def _branch(
+def _make_branch(
     kind: str, name: str, children: list[GridNode], facts: dict[str, Any] | None = None
 ) -> GridNode:
     leaves = [node for child in children for node in child.walk() if node.kind == "slot"]
@@ -75,7 +77,7 @@ def _branch(
     return GridNode(kind=kind, name=name, facts=sums | (facts or {}), children=tuple(children))
 
 
-def _slot_node(choice: Any, group: str) -> GridNode:
+def _make_slot_node(choice: Any, group: str) -> GridNode:
     slot = choice.slot
     likely_s = slot.zero_s(slot.submit_s) + slot.curve.reaches_s(0.5)
     facts = {

@@ -89,14 +89,14 @@ def evaluate_trajectory(
     submit = submit[submit <= reservation.start_by_s]
     ahead = reservation.start_by_s - submit
     walltimes = reservation.walltime_s + ahead
-    chances = _chances(oracle, reservation, walltimes, ahead)
+    chances = _compute_chances(oracle, reservation, walltimes, ahead)
     chances = np.where(walltimes <= reservation.max_walltime_s, chances, 0.0)
     enough = np.flatnonzero(chances >= reservation.probability)
     chosen = int(enough[-1]) if len(enough) else None
     return Trajectory(submit_s=submit, probabilities=chances, walltimes_s=walltimes, chosen=chosen)
 
 
-def _chances(
+def _compute_chances(
     oracle: WaitOracle,
     reservation: Reservation,
     walltimes_s: NDArray[np.float64],

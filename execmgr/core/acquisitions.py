@@ -15,13 +15,13 @@ def list_acquisitions(execution: ExecutionPlan, state: RunState) -> list[Acquisi
     """Return the requested slots, ordered by id."""
     records = ((slot, record) for slot, record in sorted(state.slots.items()))
     return [
-        _acquisition(execution, slot, record)
+        _make_acquisition(execution, slot, record)
         for slot, record in records
         if record.requested_s is not None and not record.permanent
     ]
 
 
-def _acquisition(execution: ExecutionPlan, slot_id: str, record: SlotRecord) -> Acquisition:
+def _make_acquisition(execution: ExecutionPlan, slot_id: str, record: SlotRecord) -> Acquisition:
     slot, failed = execution.uses[slot_id].slot, record.state == SlotState.FAILED
     # a slot that was ready when its grant was first seen was ready at once
     granted_s = record.ready_s if record.granted_s is None else record.granted_s

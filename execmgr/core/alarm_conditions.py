@@ -43,14 +43,14 @@ def find_subject(
             if state.now_s - record.below_since_s >= rule.for_s:
                 return f"below {rule.below:g}"
             return ""  # not yet, and no reason to say that all is well
-        if subject := _event(execution, state, rule):
+        if subject := _find_event(execution, state, rule):
             return subject
     if word in GOOD and last is not None and PromiseState.ON_TRACK in rule.when:
         return PromiseState.ON_TRACK
     return ""
 
 
-def _event(execution: ExecutionPlan, state: RunState, rule: AlarmRule) -> str:
+def _find_event(execution: ExecutionPlan, state: RunState, rule: AlarmRule) -> str:
     """Return which other condition of a rule holds; empty where none does."""
     if LATE in rule.when and _is_late(execution, state):
         return LATE
@@ -107,10 +107,10 @@ def explain_alarm(execution: ExecutionPlan, state: RunState, rule: AlarmRule, su
     sites = find_failed_sites(execution, state)
     if sites and subject.endswith(", ".join(sorted(sites))):
         return "; ".join(f"{site}: {sites[site] or 'no reason given'}" for site in sorted(sites))
-    return _probability_reason(execution, state, rule, subject)
+    return _explain_probability(execution, state, rule, subject)
 
 
-def _probability_reason(
+def _explain_probability(
     execution: ExecutionPlan, state: RunState, rule: AlarmRule, subject: str
 ) -> str:
     promise, requested = state.promise, execution.plan.requested_probability

@@ -41,10 +41,10 @@ def find_due_alarms(
     word, is_over = state_now(execution, state), over(state)
     least_s = 0.0 if is_over else PAUSE_S
     raised: list[AlarmRaised] = []
-    for position, (rule, record) in enumerate(_rules(execution, state)):
+    for position, (rule, record) in enumerate(_list_rules(execution, state)):
         if not is_over and is_quiet(rule):
             continue
-        last, escalates = _last(state, position), 0
+        last, escalates = _find_last_message(state, position), 0
         subject = find_subject(execution, state, word, rule, record, last)
         if not subject:
             continue
@@ -72,11 +72,11 @@ def record_checked(execution: ExecutionPlan, state: RunState, event: PromiseChec
     state = state._replace(now_s=max(event.at_s, state.now_s))
     word = state_now(execution, state)
     records = []
-    for position, (rule, before) in enumerate(_rules(execution, state)):
+    for position, (rule, before) in enumerate(_list_rules(execution, state)):
         is_below = rule.below is not None and event.probability < rule.below
         since_s = event.at_s if before.below_since_s is None else before.below_since_s
         now = before._replace(below_since_s=since_s if is_below else None)
-        last = _last(state, position)
+        last = _find_last_message(state, position)
         if last is not None and event.at_s - last.at_s >= PAUSE_S:
             subject = find_subject(execution, state, word, rule, now, last)
             now = now._replace(outdated=now.outdated or subject != last.state)
@@ -89,13 +89,13 @@ def record_alarm(state: RunState, event: AlarmRaised | AlarmSent | AlarmsAcknowl
     messages. The clock of the state does not move: a run that is over has ended, though its last
     message is still sent."""
     if isinstance(event, AlarmSent):
-        return _with_result(state, event)
+        return _add_result(state, event)
     if isinstance(event, AlarmsAcknowledged):
-        return state._replace(alarms=tuple(_acknowledged(state.alarms, event)))
-    return _with_alarm(state, event)
+        return state._replace(alarms=tuple(_acknowledge_alarm(state.alarms, event)))
+    return _add_alarm(state, event)
 
 
-def _acknowledged(
+def _acknowledge_alarm(
     alarms: Iterable[AlarmRecord], event: AlarmsAcknowledged
 ) -> Iterator[AlarmRecord]:
     for alarm in alarms:
@@ -103,7 +103,7 @@ def _acknowledged(
         yield alarm._replace(acknowledged=event.by) if is_new else alarm
 
 
-def _with_alarm(state: RunState, event: AlarmRaised) -> RunState:
+def _add_alarm(state: RunState, event: AlarmRaised) -> RunState:
     record = AlarmRecord(
         number=event.number,
         at_s=event.at_s,
@@ -119,7 +119,7 @@ def _with_alarm(state: RunState, event: AlarmRaised) -> RunState:
     return state._replace(alarms=(*state.alarms, record), alarm_rules=tuple(rules))
 
 
-def _with_result(state: RunState, event: AlarmSent) -> RunState:
+def _add_result(state: RunState, event: AlarmSent) -> RunState:
     """Return the state after a message was delivered to a target, or given up. A later success
     replaces an earlier failure; messages are delivered at least once."""
     alarms = list(state.alarms)
@@ -152,13 +152,15 @@ def alarms_json(state: RunState, instant: Callable[[float], str | None]) -> list
     ]
 
 
-def _rules(execution: ExecutionPlan, state: RunState) -> Iterator[tuple[AlarmRule, RuleRecord]]:
+def _list_rules(
+    execution: ExecutionPlan, state: RunState
+) -> Iterator[tuple[AlarmRule, RuleRecord]]:
     rules = execution.snapshot.workflow_set.alarm_rules
     records = state.alarm_rules or (RuleRecord(),) * len(rules)
     return zip(rules, records, strict=True)
 
 
-def _last(state: RunState, position: int) -> AlarmRecord | None:
+def _find_last_message(state: RunState, position: int) -> AlarmRecord | None:
     """Return the last message of a rule that is no escalation."""
     messages = (a for a in reversed(state.alarms) if a.rule == position and not a.escalates)
     return next(messages, None)

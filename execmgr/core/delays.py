@@ -20,14 +20,14 @@ def describe_delays(execution: ExecutionPlan, state: RunState) -> list[str]:
     that took longer than expected. Delays of less than a hundredth of the deadline are left out."""
     least_s = max(_LEAST_S, _LEAST_SHARE * execution.plan.deadline_s)
     return [
-        *_lost_slots(execution, state),
-        *_late_slots(execution, state, least_s),
-        *_failed_tasks(state),
-        *_slow_tasks(execution, state, least_s),
+        *_list_lost_slots(execution, state),
+        *_list_late_slots(execution, state, least_s),
+        *_list_failed_tasks(state),
+        *_list_slow_tasks(execution, state, least_s),
     ]
 
 
-def _lost_slots(execution: ExecutionPlan, state: RunState) -> Iterator[str]:
+def _list_lost_slots(execution: ExecutionPlan, state: RunState) -> Iterator[str]:
     lost = [
         (record.ended_s or 0.0, slot, record)
         for slot, record in state.slots.items()
@@ -47,11 +47,11 @@ def _lost_slots(execution: ExecutionPlan, state: RunState) -> Iterator[str]:
             )
 
 
-def _late_slots(execution: ExecutionPlan, state: RunState, least_s: float) -> Iterator[str]:
+def _list_late_slots(execution: ExecutionPlan, state: RunState, least_s: float) -> Iterator[str]:
     late = [
         (late_s, slot, record)
         for slot, record in state.slots.items()
-        if (late_s := _late_s(record, execution.uses[slot].start_s, state.now_s)) >= least_s
+        if (late_s := _compute_late_s(record, execution.uses[slot].start_s, state.now_s)) >= least_s
     ]
     if late:
         late_s, slot, record = max(late)
@@ -63,7 +63,7 @@ def _late_slots(execution: ExecutionPlan, state: RunState, least_s: float) -> It
         )
 
 
-def _late_s(record: SlotRecord, start_s: float, now_s: float) -> float:
+def _compute_late_s(record: SlotRecord, start_s: float, now_s: float) -> float:
     """Return by how much a slot started later than planned, or is late by now; 0 for one that
     ended without having started."""
     if record.ready_s is not None:
@@ -73,7 +73,7 @@ def _late_s(record: SlotRecord, start_s: float, now_s: float) -> float:
     return now_s - start_s
 
 
-def _failed_tasks(state: RunState) -> Iterator[str]:
+def _list_failed_tasks(state: RunState) -> Iterator[str]:
     failed = {task: reason for task, reason in state.lost.items() if task not in state.done}
     if failed:
         (workflow, task), reason = find_first_lost(failed)
@@ -81,10 +81,10 @@ def _failed_tasks(state: RunState) -> Iterator[str]:
         yield f"{workflow}/{task}{others} cannot be done: {reason}"
 
 
-def _slow_tasks(execution: ExecutionPlan, state: RunState, least_s: float) -> Iterator[str]:
+def _list_slow_tasks(execution: ExecutionPlan, state: RunState, least_s: float) -> Iterator[str]:
     """Compare run times with the expected ones: of ended tasks, and of running ones that already
     take longer."""
-    times = list(_times(execution, state))
+    times = list(_list_times(execution, state))
     took_s, expected_s = sum(took for took, _ in times), sum(expected for _, expected in times)
     longest_s = max((took - expected for took, expected in times), default=0.0)
     if longest_s >= least_s and took_s >= _LEAST_FACTOR * expected_s > 0.0:
@@ -94,16 +94,16 @@ def _slow_tasks(execution: ExecutionPlan, state: RunState, least_s: float) -> It
         )
 
 
-def _times(execution: ExecutionPlan, state: RunState) -> Iterator[tuple[float, float]]:
+def _list_times(execution: ExecutionPlan, state: RunState) -> Iterator[tuple[float, float]]:
     """Yield run times so far, each with the expected one."""
     for key, record in state.replicas.items():
-        took_s = _took_s(record, state.now_s)
+        took_s = _compute_took_s(record, state.now_s)
         expected_s = execution.median_s(key) * record.time
         if record.state == ReplicaState.DONE or took_s > expected_s:
             yield took_s, expected_s
 
 
-def _took_s(record: ReplicaRecord, now_s: float) -> float:
+def _compute_took_s(record: ReplicaRecord, now_s: float) -> float:
     if record.state == ReplicaState.RUNNING:
         return now_s - record.start_s
     return record.end_s - record.start_s if record.state == ReplicaState.DONE else 0.0

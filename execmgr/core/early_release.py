@@ -44,7 +44,7 @@ def released_early(
             f"{format_count(whole, 'workflow', 'are')} done, {plan.needed} are needed: the "
             "rest is released"
         )
-        return _live(execution, run), words
+        return _list_live(execution, run), words
     if plan.spare_workflows >= EVERYTHING:
         return [], ""
     words = (
@@ -54,10 +54,10 @@ def released_early(
         "the rest is released early; with this rule the plan promised "
         f"{format_chance(plan.promise.probability)}"
     )
-    return _superfluous(execution, run, whole), words
+    return _list_superfluous(execution, run, whole), words
 
 
-def _live(execution: ExecutionPlan, run: RunView) -> list[ReplicaKey]:
+def _list_live(execution: ExecutionPlan, run: RunView) -> list[ReplicaKey]:
     """Return the replicas that wait or run, in the schedule's order."""
     live = [execution.placements[key] for key, r in run.replicas.items() if r.state in LIVE]
     numbers = {slot: number for number, slot in enumerate(execution.uses)}
@@ -65,7 +65,7 @@ def _live(execution: ExecutionPlan, run: RunView) -> list[ReplicaKey]:
     return [placement.key for placement in sorted(ordered, key=lambda p: numbers[p.slot])]
 
 
-def _superfluous(execution: ExecutionPlan, run: RunView, whole: int) -> list[ReplicaKey]:
+def _list_superfluous(execution: ExecutionPlan, run: RunView, whole: int) -> list[ReplicaKey]:
     """Return the live replicas that the plan does not need as long as its ready slots last."""
     plan, (schedule, keys) = execution.plan, execution.schedule
     ready = np.array([run.slots[slot].state == SlotState.READY for slot in execution.uses])
@@ -76,8 +76,10 @@ def _superfluous(execution: ExecutionPlan, run: RunView, whole: int) -> list[Rep
             first = schedule.replicas[schedule.slots[n].first_at]
             late_s[n] = max(0.0, came_s - first.start_s)
     replicas, tasks = execution.replica_numbers, execution.task_numbers
-    live = _marks(len(keys), [replicas[k] for k, r in run.replicas.items() if r.state in LIVE])
-    done = _marks(len(tasks), [tasks[task] for task in run.done])
+    live = _mark_numbers(
+        len(keys), [replicas[k] for k, r in run.replicas.items() if r.state in LIVE]
+    )
+    done = _mark_numbers(len(tasks), [tasks[task] for task in run.done])
     spare_workflows = np.zeros(len(keys), np.bool_)
     limits = np.array([whole, plan.needed, plan.spare_workflows, plan.deadline_s])
     judge = superfluous.after(len(keys) * (len(ready) + 2))
@@ -86,7 +88,7 @@ def _superfluous(execution: ExecutionPlan, run: RunView, whole: int) -> list[Rep
     return [key for key, is_spare in zip(keys, spare_workflows, strict=True) if is_spare]
 
 
-def _marks(count: int, numbers: list[int]) -> Bools:
+def _mark_numbers(count: int, numbers: list[int]) -> Bools:
     """Return an array that is true at these numbers."""
     result = np.zeros(count, np.bool_)
     result[numbers] = True

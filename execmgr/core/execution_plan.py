@@ -69,7 +69,7 @@ class ExecutionPlan:
     def overdue_s(self) -> Mapping[str, float]:
         """Slot → when it is overdue if not ready, which leads to replanning: three of four are
         ready by then."""
-        return {slot: _overdue_s(use) for slot, use in self.uses.items()}
+        return {slot: _compute_overdue_s(use) for slot, use in self.uses.items()}
 
     @cached_property
     def released(self) -> bool:
@@ -126,7 +126,7 @@ class ExecutionPlan:
         )
 
 
-def _overdue_s(use: SlotUse) -> float:
+def _compute_overdue_s(use: SlotUse) -> float:
     return use.slot.zero_s(use.submit_s) + use.slot.curve.reaches_s(_LATE) + _GRACE_S
 
 

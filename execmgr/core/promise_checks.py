@@ -34,7 +34,7 @@ class PromiseChecks:
         if self._promise_now is None or state.promise.lost_s is not None:
             self.again_s = float("inf")
             return []
-        failed = _failed(state)
+        failed = _count_failures(state)
         urgent = failed != self._failed or state.version != self._version
         if now_s < self.again_s and not urgent:
             return []
@@ -42,7 +42,7 @@ class PromiseChecks:
         if state.cancelled or now_s >= execution.plan.deadline_s:
             self.again_s = float("inf")
             return []
-        self.again_s = now_s + _interval_s(execution)
+        self.again_s = now_s + _choose_interval_s(execution)
         outlook = self._promise_now(execution, state._replace(now_s=now_s))
         return [
             PromiseChecked(
@@ -54,13 +54,13 @@ class PromiseChecks:
         ]
 
 
-def _failed(state: RunState) -> tuple[int, int]:
+def _count_failures(state: RunState) -> tuple[int, int]:
     """Return how many slots were lost, and how often commands failed."""
     slots = sum(record.state == SlotState.FAILED for record in state.slots.values())
     return slots, sum(failures.times for failures in state.failures.values())
 
 
-def _interval_s(execution: ExecutionPlan) -> float:
+def _choose_interval_s(execution: ExecutionPlan) -> float:
     deadline_s, replicas = execution.plan.deadline_s, len(execution.placements)
     usual_s = max(min(_EVERY_S, deadline_s / _OFTEN), deadline_s / _SELDOM)
     return usual_s * max(1.0, replicas / _MANY)

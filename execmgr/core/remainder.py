@@ -58,7 +58,7 @@ def measure_progress(execution: ExecutionPlan, state: RunState) -> Progress:
         open_slots=_open_slots(execution, state),
         spent_usd=sum_spent_usd(execution, state),
         version=state.version,
-        coming=_coming(execution, state),
+        coming=_list_coming(execution, state),
         broken=frozenset(workflow for workflow, _ in state.faulty),
         closed=find_refused_queues(execution, state.slots),
         grown=find_grown_tasks(execution, state.replicas),
@@ -66,7 +66,7 @@ def measure_progress(execution: ExecutionPlan, state: RunState) -> Progress:
     )
 
 
-def _coming(execution: ExecutionPlan, state: RunState) -> tuple[SlotUse, ...]:
+def _list_coming(execution: ExecutionPlan, state: RunState) -> tuple[SlotUse, ...]:
     """Return the slots of the plan that were not requested yet and are still needed."""
     return tuple(
         execution.uses[slot]
@@ -106,7 +106,7 @@ def plan_remainder(
     amended, reason = replan(
         execution.plan, execution.snapshot, measure_progress(execution, state), offers, options
     )
-    return _amended(execution, state, amended), reason
+    return _amend_remainder(execution, state, amended), reason
 
 
 def plan_request(
@@ -122,12 +122,12 @@ def plan_request(
     check_change(execution, state, change)
     changed = change_request(execution, change)
     dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
-    progress = _without_sites(execution, measure_progress(execution, state), dropped)
+    progress = _drop_sites(execution, measure_progress(execution, state), dropped)
     options = replace(REPLANNING, effort=effort)
     amended, promise, lacking = plan_change(
         changed.plan, changed.snapshot, progress, offers, options
     )
-    return _amended(changed, state, amended), promise, lacking
+    return _amend_remainder(changed, state, amended), promise, lacking
 
 
 def change_request(execution: ExecutionPlan, change: RequestChange) -> ExecutionPlan:
@@ -189,9 +189,7 @@ def find_sufficient_changes(
     return find_relaxations_now(execution.plan, execution.snapshot, progress, offers, options)
 
 
-def _without_sites(
-    execution: ExecutionPlan, progress: Progress, dropped: frozenset[str]
-) -> Progress:
+def _drop_sites(execution: ExecutionPlan, progress: Progress, dropped: frozenset[str]) -> Progress:
     """Return the progress without the slots of dropped sites, except those in which tasks run."""
     if not dropped:
         return progress
@@ -215,10 +213,10 @@ def plan_added_tasks(
     amended, reason = grow(
         execution.plan, execution.snapshot, measure_progress(execution, state), offers, added
     )
-    return _amended(execution, state, amended), reason
+    return _amend_remainder(execution, state, amended), reason
 
 
-def _amended(
+def _amend_remainder(
     execution: ExecutionPlan, state: RunState, amended: Amended | None
 ) -> ExecutionPlan | None:
     if amended is None:

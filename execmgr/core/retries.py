@@ -22,7 +22,7 @@ def retry_failed(rule_state: RuleState, event: ReplicaEnded) -> bool:
     is left; return whether it was."""
     key = event.key
     if rule_state.execution.released and event.code is not None:
-        return _awaits_release(rule_state, event)
+        return _wait_for_release(rule_state, event)
     fault, more = _weigh(rule_state, event)
     if fault:
         abandon_task(rule_state, key[:2], fault)
@@ -48,7 +48,7 @@ def _wait_again(rule_state: RuleState, event: ReplicaEnded, reason: str) -> None
     rule_state.await_again(event.key, again)
 
 
-def _awaits_release(rule_state: RuleState, event: ReplicaEnded) -> bool:
+def _wait_for_release(rule_state: RuleState, event: ReplicaEnded) -> bool:
     """Wait for a new release: the program that released a task decides whether and how to retry it
     if it failed by itself."""
     leave = rule_state.released[event.key[:2]]

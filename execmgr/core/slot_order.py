@@ -28,7 +28,7 @@ def settle(rule_state: RuleState) -> None:
     """Request slots that are due, start replicas that may start, skip those that cannot, until
     nothing changes."""
     while rule_state.touched:
-        batch = _in_order(rule_state.execution, rule_state.touched)
+        batch = _sort_slots(rule_state.execution, rule_state.touched)
         rule_state.touched = set()
         rule_state.settled.update(batch)
         for slot in batch:
@@ -37,7 +37,7 @@ def settle(rule_state: RuleState) -> None:
                 rule_state.progress = rule_state.progress.set(slot, progress)
 
 
-def _in_order(execution: ExecutionPlan, slots: set[str]) -> list[str]:
+def _sort_slots(execution: ExecutionPlan, slots: set[str]) -> list[str]:
     """Return the slots of the plan, in its order."""
     numbers = execution.slot_numbers
     return sorted(slots & numbers.keys(), key=numbers.__getitem__)
@@ -56,7 +56,7 @@ def _look(rule_state: RuleState, slot: str) -> SlotProgress:
         _close(rule_state, slot)
         return progress._replace(wake_s=_INF)
     if record.state is None or record.state < SlotState.READY:
-        return progress._replace(wake_s=min(progress.wake_s, _request(rule_state, slot)))
+        return progress._replace(wake_s=min(progress.wake_s, _request_if_due(rule_state, slot)))
     return progress
 
 
@@ -66,7 +66,7 @@ def _stop_running(rule_state: RuleState, slot: str) -> None:
             rule_state.stop_replica(key, ReplicaState.CANCELLED, NOT_PAID)
 
 
-def _request(rule_state: RuleState, slot: str) -> float:
+def _request_if_due(rule_state: RuleState, slot: str) -> float:
     """Request a slot if it is due; return when it is due or overdue."""
     submit_s, overdue_s = rule_state.execution.uses[slot].submit_s, rule_state.execution.overdue_s
     if rule_state.slots[slot].state is None:

@@ -110,10 +110,14 @@ def plan_submissions(
     reasons = []
     for use in pending:
         slot = use.slot.id
-        submit_s = _instant(use, moves.get(slot), now_s, now_s + pause_s)
+        submit_s = _choose_instant(use, moves.get(slot), now_s, now_s + pause_s)
         if submit_s != use.submit_s:
             changes[slot] = replace(use, submit_s=submit_s)
-            reasons.append(_reason(use, submit_s, _chance(use, now_s, submit_s, queues[slot])))
+            reasons.append(
+                _explain_submission(
+                    use, submit_s, _compute_chance(use, now_s, submit_s, queues[slot])
+                )
+            )
     if not changes:
         return SubmissionCheck(again_s=now_s + pause_s)
     uses = {slot: changes.get(slot, use) for slot, use in execution.uses.items()}
@@ -125,22 +129,22 @@ def plan_submissions(
     )
 
 
-def _instant(use: SlotUse, choice: Move | None, now_s: float, check_s: float) -> float:
+def _choose_instant(use: SlotUse, choice: Move | None, now_s: float, check_s: float) -> float:
     """Return when to submit; only what would happen before the next check is changed."""
     if choice is None:
         return use.submit_s
     if choice.submit or choice.latest_s is None:
         return now_s
-    suffices = choice.probability >= _planned(use) - LOSS
+    suffices = choice.probability >= _find_planned(use) - LOSS
     return now_s + choice.latest_s if suffices and use.submit_s <= check_s else use.submit_s
 
 
-def _planned(use: SlotUse) -> float:
+def _find_planned(use: SlotUse) -> float:
     """Return the planned probability of being ready in time, without that of lasting."""
     return min(1.0, use.probability / use.slot.up) if use.slot.up > 0 else 0.0
 
 
-def _chance(use: SlotUse, now_s: float, submit_s: float, queue: QueueFutures) -> float:
+def _compute_chance(use: SlotUse, now_s: float, submit_s: float, queue: QueueFutures) -> float:
     """Return P(ready in time) if the slot is submitted at an instant of the run's clock."""
     walltime_s = use.slot.end_s - submit_s
     return queue.chance(use.slot.procs, walltime_s, submit_s - now_s, use.start_s - now_s)
@@ -150,7 +154,7 @@ def _move(use: SlotUse, now_s: float, queue: QueueFutures) -> Move:
     """Require what was planned, or what a submission now reaches if that is little less; no margin:
     later instants lose nothing, and the plan was made without one. If it is much less, the slot is
     submitted now: it is then late by the least."""
-    best, required = _chance(use, now_s, now_s, queue), _planned(use)
+    best, required = _compute_chance(use, now_s, now_s, queue), _find_planned(use)
     if best >= required - _SHORTFALL:
         required = max(0.0, min(required, best) - LOSS)
     reservation = Reservation(
@@ -162,9 +166,9 @@ def _move(use: SlotUse, now_s: float, queue: QueueFutures) -> Move:
     return move(queue, reservation, margin=0.0)
 
 
-def _reason(use: SlotUse, submit_s: float, chance: float) -> str:
+def _explain_submission(use: SlotUse, submit_s: float, chance: float) -> str:
     before, after = format_duration(use.submit_s), format_duration(submit_s)
     return (
         f"submission of slot {use.slot.id} moved from {before} to {after}: "
-        f"probability {chance:.3f}, planned {_planned(use):.3f}"
+        f"probability {chance:.3f}, planned {_find_planned(use):.3f}"
     )

@@ -32,7 +32,7 @@ class AgentServer:
         try:
             self.keys, self._before = open_keys(home), read_port(home)
         except OSError as error:
-            raise _no_room(error) from error
+            raise _report_full_disk(error) from error
         self._loop = asyncio.new_event_loop()
         if not self._before:
             agents.begin()
@@ -84,7 +84,7 @@ class AgentServer:
         try:
             self.number = await self._listen()
         except (SiteError, OSError) as error:
-            self._problem = error if isinstance(error, SiteError) else _no_room(error)
+            self._problem = error if isinstance(error, SiteError) else _report_full_disk(error)
             return
         finally:
             self._ready.set()
@@ -119,7 +119,7 @@ class AgentServer:
         return number
 
 
-def _no_room(error: OSError) -> SiteError:
+def _report_full_disk(error: OSError) -> SiteError:
     """Treat a full or failing disk like a site that does not answer."""
     return SiteError(
         f"the port and keys for the agents of this run cannot be stored: {error}",

@@ -45,7 +45,7 @@ class Cleaner:
         many replicas with one scan of all processes."""
         while (first := self._ended.get()) is not None:
             left, end_s = [], time.monotonic() + QUICK_S
-            for replica, code in (first, *_waiting(self._ended)):
+            for replica, code in (first, *_take_waiting(self._ended)):
                 patience_s = end_s - time.monotonic()
                 if (
                     replica.process is not None
@@ -74,7 +74,7 @@ class Cleaner:
                 self._judge(replica, noted)
 
 
-def _waiting(queue: SimpleQueue[_Item | None]) -> list[_Item]:
+def _take_waiting(queue: SimpleQueue[_Item | None]) -> list[_Item]:
     """Return the queued items without waiting, up to the end mark, which stays in the queue."""
     results: list[_Item] = []
     while True:

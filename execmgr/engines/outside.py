@@ -79,7 +79,7 @@ class OutsideEngine(CompletionQueue):
             for order in orders:
                 self._permits[order.key] = _Permit(order, self.clock.now())
             waiting = [self._waiting.pop(order.key[:2], ()) for order in orders]
-        _complete(waiting)
+        _is_complete(waiting)
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
         """Offer the permits again: an outside engine that kept running the tasks announces them
@@ -114,10 +114,10 @@ class OutsideEngine(CompletionQueue):
             self._permits.clear()
             waiting = list(self._waiting.values())
             self._waiting = {}
-        _complete(waiting)
+        _is_complete(waiting)
 
 
-def _complete(waiting: Iterable[Iterable[Future[None]]]) -> None:
+def _is_complete(waiting: Iterable[Iterable[Future[None]]]) -> None:
     for future in chain.from_iterable(waiting):
         if future.set_running_or_notify_cancel():
             future.set_result(None)

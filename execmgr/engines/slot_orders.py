@@ -35,13 +35,13 @@ class WaitingOrders:
         for slot, queue in self._queues.items():
             here = [agent for agent in available if agent.slot == slot] if queue else []
             while queue and here:
-                chosen = _node_for(queue[0], here)
+                chosen = _choose_node(queue[0], here)
                 if chosen is None:
                     break
                 chosen.assign(queue.popleft())
 
 
-def _node_for(order: SlotOrder, here: list[SlotAgent]) -> SlotAgent | None:
+def _choose_node(order: SlotOrder, here: list[SlotAgent]) -> SlotAgent | None:
     if order.procs > max(agent.procs for agent in here):
         return min(here, key=lambda agent: agent.node)
     emptiest = max(here, key=lambda agent: (agent.free, -agent.node))

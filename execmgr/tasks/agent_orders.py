@@ -101,7 +101,7 @@ class AgentOrders:
         )
         text = command_text(order, folders)
         if order.environment.workdir and order.outputs:
-            text = _with_workdir(order, text)
+            text = _add_workdir(order, text)
         programs = [name for name, path in files.items() if path.stat().st_mode & 0o100]
         return AgentOrder(
             command=text,
@@ -154,7 +154,7 @@ class AgentOrders:
         }
 
 
-def _with_workdir(order: TaskOrder, text: str) -> str:
+def _add_workdir(order: TaskOrder, text: str) -> str:
     """Return the text with a copy of what the task wrote into its workdir."""
     words = (_PYTHON, "-I", _WORKDIRS)
     rest = (order.environment.workdir or "", *order.outputs)

@@ -43,7 +43,7 @@ def judge_attempt(
         return AttemptVerdict(last, end.code, ended=128 - end.code)
     scratch = folder.place(order)
     if apart:
-        return _sent_verdict(folder, order, end, last)
+        return _judge_sent(folder, order, end, last)
     os.scandir(scratch).close()  # file systems of clusters may show an old list otherwise
     if err and end.code and not (scratch / STDERR).exists():  # it could not enter its folder
         return AttemptVerdict(f"exit code {end.code}: {last}")
@@ -52,9 +52,7 @@ def judge_attempt(
     return folder.verdict(order, end.code)
 
 
-def _sent_verdict(
-    folder: TaskFolder, order: TaskOrder, end: AttemptEnd, last: str
-) -> AttemptVerdict:
+def _judge_sent(folder: TaskFolder, order: TaskOrder, end: AttemptEnd, last: str) -> AttemptVerdict:
     if end.code != UNSENT:
         return folder.verdict(order, end.code)
     verdict = folder.verdict(order, 0)  # names an output that was not written

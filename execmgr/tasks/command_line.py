@@ -61,8 +61,8 @@ class TaskFolders:
 def command_text(order: TaskOrder, folders: TaskFolders) -> str:
     """Return the whole text for the shell, which is stored in the task's folder."""
     environment = order.environment
-    before = _setup(environment.setup)
-    inner = _activation(environment)
+    before = _make_setup(environment.setup)
+    inner = _make_activation(environment)
     box = environment.boxed
     if box is None and environment.workdir:
         inner.append(f"cd -- {shlex.quote(environment.workdir)} || exit {_NO_GO}")
@@ -79,11 +79,11 @@ def command_text(order: TaskOrder, folders: TaskFolders) -> str:
 
 def preparation(environment: TaskEnvironment) -> str:
     """Return the lines of a shell that set an environment up and activate it."""
-    lines = [*_setup(environment.setup), *_activation(environment)]
+    lines = [*_make_setup(environment.setup), *_make_activation(environment)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _setup(entries: Sequence[str]) -> list[str]:
+def _make_setup(entries: Sequence[str]) -> list[str]:
     results = []
     if any("module" in entry.split() for entry in entries):
         results.append(_MODULES)
@@ -98,7 +98,7 @@ def _does_something(entry: str) -> bool:
     return any(line.strip() and not line.strip().startswith("#") for line in entry.splitlines())
 
 
-def _activation(environment: TaskEnvironment) -> list[str]:
+def _make_activation(environment: TaskEnvironment) -> list[str]:
     if environment.conda:
         failed = shlex.quote(
             f"vgrads: the conda environment {environment.conda} cannot be activated"
@@ -137,7 +137,7 @@ def container_text(
             *((path, ":ro") for path in folders.reads),
             *((path, "") for path in writes),
         ):
-            words += ["--bind", f"{_escaped(path)}:{_escaped(path)}{mode}"]
+            words += ["--bind", f"{_escape_path(path)}:{_escape_path(path)}{mode}"]
         words += ["--pwd", folder, *box.options, box.image, *shell_words(command)]
         return f"{before}{passed} {join_words(words)}"
     words = [
@@ -154,7 +154,10 @@ def container_text(
         *((path, ",readonly") for path in folders.reads),
         *((path, "") for path in writes),
     ):
-        words += ["--mount", f"type=bind,{_field('source', path)},{_field('target', path)}{mode}"]
+        words += [
+            "--mount",
+            f"type=bind,{_escape_field('source', path)},{_escape_field('target', path)}{mode}",
+        ]
     for name in (*names, *perhaps):
         words += ["--env", name]
     words += [*box.options, "--entrypoint", SHELL, box.image, *shell_words(command)[1:]]
@@ -173,10 +176,10 @@ _USER = {
 
 def join_words(words: Sequence[str]) -> str:
     """Return the text of a command, with quotes where the shell needs them."""
-    return " ".join(_quoted(word) for word in words)
+    return " ".join(_quote_word(word) for word in words)
 
 
-def _quoted(word: str) -> str:
+def _quote_word(word: str) -> str:
     parts = word.split("\0")
     if len(parts) == 1:
         return shlex.quote(word)
@@ -186,12 +189,12 @@ def _quoted(word: str) -> str:
     )
 
 
-def _escaped(path: str) -> str:
+def _escape_path(path: str) -> str:
     """Escape a path in a list that is separated by colons and commas."""
     return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
 
 
-def _field(name: str, path: str) -> str:
+def _escape_field(name: str, path: str) -> str:
     """Return a field of a line of comma-separated values."""
     text = f"{name}={path}"
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\n') else text

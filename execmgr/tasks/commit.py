@@ -65,14 +65,14 @@ class Committer:
 def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
     """Commit the outputs of these replicas; return for each why they do not count, empty if they
     do."""
-    reasons = [_attempt(folder, order) for order in orders]
+    reasons = [_find_attempt(folder, order) for order in orders]
     if not all(reasons):
         try:
             sync(folder.run_folder)
         except OSError as error:
-            reasons = [reason or _why(error) for reason in reasons]
+            reasons = [reason or _explain_error(error) for reason in reasons]
     for order, reason in zip(orders, reasons, strict=True):
-        if reason and _is_of(_whose(_claim(folder, order)), order):
+        if reason and _is_of(_read_claim(_claim(folder, order)), order):
             shutil.rmtree(_claim(folder, order), ignore_errors=True)  # the task must run again
     return reasons
 
@@ -82,16 +82,16 @@ def is_committed(folder: TaskFolder, order: TaskOrder) -> bool:
 
     A claim from before a reboot does not count: it may not have reached the disk.
     """
-    whose = _whose(_claim(folder, order))
+    whose = _read_claim(_claim(folder, order))
     if not whose or whose.get("boot") != boot_id():
         return False
     return not _place(folder, order)
 
 
-def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
+def _find_attempt(folder: TaskFolder, order: TaskOrder) -> str:
     try:
         claim = _claim(folder, order)
-        whose = _whose(claim)
+        whose = _read_claim(claim)
         if whose and whose["boot"] != boot_id():
             shutil.rmtree(claim)
             whose = {}
@@ -101,7 +101,7 @@ def _attempt(folder: TaskFolder, order: TaskOrder) -> str:
             return _BEATEN
         return _place(folder, order)
     except OSError as error:
-        return _why(error)
+        return _explain_error(error)
 
 
 def _write_claim(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str, object]:
@@ -124,7 +124,7 @@ def _write_claim(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str,
     claim.parent.mkdir(parents=True, exist_ok=True)
     with suppress(OSError):  # another's claim is not empty, so it stays
         gathered.rename(claim)
-    result = _whose(claim)
+    result = _read_claim(claim)
     if not result:
         raise OSError("the claim could not be created")
     return result
@@ -143,11 +143,11 @@ def _place(folder: TaskFolder, order: TaskOrder) -> str:
                 shutil.rmtree(target)  # of an earlier task that wrote the same name
             source.replace(target)
     except OSError as error:
-        return _why(error)
+        return _explain_error(error)
     return ""
 
 
-def _why(error: OSError) -> str:
+def _explain_error(error: OSError) -> str:
     return f"cannot commit: {error}"
 
 
@@ -155,7 +155,7 @@ def _claim(folder: TaskFolder, order: TaskOrder) -> Path:
     return folder.run_folder / order.key[0] / CLAIMS / file_name(order.key[1])
 
 
-def _whose(claim: Path) -> dict[str, object]:
+def _read_claim(claim: Path) -> dict[str, object]:
     try:
         result: dict[str, object] = json.loads((claim / _WHOSE).read_text())
         return result if {"copy", "attempt", "boot"} <= result.keys() else {}

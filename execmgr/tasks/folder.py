@@ -174,7 +174,7 @@ class TaskFolder:
             python=sys.executable,
         )
         careful = order.environment.boxed is not None or bool(order.environment.workdir)
-        text, ending = command_text(order, folders), _ending(order, mark)
+        text, ending = command_text(order, folders), _make_ending(order, mark)
         return TaskProcess(text, scratch, environment, careful=careful, ending=ending)
 
     def stage(self, order: TaskOrder) -> Path:
@@ -220,7 +220,7 @@ class TaskFolder:
 
     def end_container(self, order: TaskOrder) -> None:
         """End the container that an attempt may have left without supervision."""
-        end_container(_ending(order, self.mark(order)), os.environ)
+        end_container(_make_ending(order, self.mark(order)), os.environ)
 
     def reads(self, order: TaskOrder, scratch: Path) -> tuple[str, ...]:
         """Return the folders that links in a scratch folder point into, for a container; outermost
@@ -267,7 +267,7 @@ class TaskFolder:
         )
 
 
-def _ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
+def _make_ending(order: TaskOrder, mark: str) -> tuple[str, ...]:
     """Return the command that ends an attempt's container, if one is needed."""
     box = order.environment.boxed
     return () if box is None else ending(box.engine, container_name(mark))

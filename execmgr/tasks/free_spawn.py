@@ -17,7 +17,7 @@ _ROOM = 1024  # bytes; more than any C library's structures need
 _SIGDEF, _SIGMASK, _SETSID = 0x04, 0x08, 0x80  # spawn.h
 
 
-def _attributes() -> ctypes.Array[ctypes.c_char]:
+def _make_attributes() -> ctypes.Array[ctypes.c_char]:
     """Create a new session, with no signal ignored or blocked."""
     child, signals = ctypes.create_string_buffer(_ROOM), ctypes.create_string_buffer(_ROOM)
     _libc.posix_spawnattr_init(child)
@@ -43,14 +43,14 @@ def spawn(
         for there, here in descriptors.items():
             _check(_libc.posix_spawn_file_actions_adddup2(actions, here, there))
         pid = ctypes.c_int()
-        variables = [_variable(name, value) for name, value in environment.items()]
+        variables = [_format_variable(name, value) for name, value in environment.items()]
         begun = _libc.posix_spawn(
             ctypes.byref(pid),
             os.fsencode(words[0]),
             actions,
             _ATTRIBUTES,
-            _strings([os.fsencode(word) for word in words]),
-            _strings(variables),
+            _make_strings([os.fsencode(word) for word in words]),
+            _make_strings(variables),
         )
         _check(begun)
         return pid.value
@@ -59,12 +59,12 @@ def spawn(
 
 
 @lru_cache(maxsize=1024)
-def _variable(name: str, value: str) -> bytes:
+def _format_variable(name: str, value: str) -> bytes:
     """Return a variable as the C library needs it; nearly all are the same for every task."""
     return os.fsencode(f"{name}={value}")
 
 
-def _strings(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
+def _make_strings(texts: Sequence[bytes]) -> ctypes.Array[ctypes.c_char_p]:
     """Return C strings with a terminator; OSError if any contains a zero."""
     if any(b"\0" in text for text in texts):
         raise OSError("a zero byte in a command or its environment")
@@ -76,4 +76,4 @@ def _check(number: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-_ATTRIBUTES = _attributes()
+_ATTRIBUTES = _make_attributes()

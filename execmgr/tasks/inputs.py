@@ -45,7 +45,7 @@ class Inputs:
         result, left = {}, _MAX_COPIED_BYTES
         for name, file in sibling_files(self._set_folder).items():
             left -= file.stat().st_size
-            result[name] = _local_copy(file, self._copies) if left >= 0 else file
+            result[name] = _make_local_copy(file, self._copies) if left >= 0 else file
         return result
 
     @cached_property
@@ -82,12 +82,12 @@ class Inputs:
             target = scratch / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if name in declared:
-                _stage(source, target, name in order.outputs)
+                _stage_input(source, target, name in order.outputs)
             else:
                 target.symlink_to(source)
 
 
-def _local_copy(file: Path, folder: Path) -> Path:
+def _make_local_copy(file: Path, folder: Path) -> Path:
     """Return a run's read-only copy of a sibling file, with the same modification time, so that a
     change of the original can be detected."""
     stored_path = folder / file.name
@@ -102,7 +102,7 @@ def _local_copy(file: Path, folder: Path) -> Path:
     return stored_path
 
 
-def _stage(source: Path, target: Path, for_writing: bool) -> None:
+def _stage_input(source: Path, target: Path, for_writing: bool) -> None:
     """Stage an input in a scratch folder."""
     if source.is_dir():
         if for_writing:

@@ -172,7 +172,7 @@ def _reserve_fd(reserved_fd: int) -> int:
     return at + (reserved_fd == at)
 
 
-def _notes(scratch: Path) -> list[int]:
+def _read_notes(scratch: Path) -> list[int]:
     """Return [pid], [pid, exit code], or nothing yet."""
     try:
         whole = read_user_file(scratch / NOTES).decode().split("\n")[:-1]
@@ -183,7 +183,7 @@ def _notes(scratch: Path) -> list[int]:
 
 def find_process(scratch: Path) -> int | None:
     """Return the process of a scratch folder, if it still runs; its pid may have been reused."""
-    notes = _notes(scratch)
+    notes = _read_notes(scratch)
     with suppress(OSError):
         here = Path(f"/proc/{notes[0]}/cwd").resolve() == scratch.resolve() if notes else False
         if len(notes) == 1 and here and runs(notes[0]):
@@ -193,12 +193,12 @@ def find_process(scratch: Path) -> int | None:
 
 def has_ended(scratch: Path) -> bool:
     """True if a task's exit code was recorded."""
-    return len(_notes(scratch)) == 2
+    return len(_read_notes(scratch)) == 2
 
 
 def read_exit_code(scratch: Path) -> int:
     """Return the recorded exit code of a task; −9 if it ended without one."""
-    notes = _notes(scratch)
+    notes = _read_notes(scratch)
     return notes[1] if len(notes) == 2 else -signal.SIGKILL
 
 
@@ -219,9 +219,9 @@ class AttemptVerdict:
 
 def explain(code: int, scratch: Path) -> AttemptVerdict:
     """Describe an exit code, with the last line of the task's standard error."""
-    if over := _left(scratch / ".over"):  # the task's own fault, repeated at each try
-        return AttemptVerdict(over, code, ended=_shell_code(code))
-    if staged := _left(scratch / STAGED_MARK):
+    if over := _list_left(scratch / ".over"):  # the task's own fault, repeated at each try
+        return AttemptVerdict(over, code, ended=_convert_exit_code(code))
+    if staged := _list_left(scratch / STAGED_MARK):
         text = json.loads(staged)
         return AttemptVerdict(
             text["reason"], None if text["luck"] else code, ended=None if text["luck"] else code
@@ -232,11 +232,11 @@ def explain(code: int, scratch: Path) -> AttemptVerdict:
     complaints = read_tail(scratch / STDERR).strip().splitlines()
     text = complaints[-1][:200] if complaints else ""
     return AttemptVerdict(
-        f"{how}: {text}" if text else how, None if killed else code, ended=_shell_code(code)
+        f"{how}: {text}" if text else how, None if killed else code, ended=_convert_exit_code(code)
     )
 
 
-def _left(file: Path) -> str:
+def _list_left(file: Path) -> str:
     """Return what a program left in a task's folder; empty if it is missing, or if the task has put
     something else there."""
     try:
@@ -245,6 +245,6 @@ def _left(file: Path) -> str:
         return ""
 
 
-def _shell_code(code: int) -> int:
+def _convert_exit_code(code: int) -> int:
     """Return an exit code as a shell reports it."""
     return 128 - code if code < 0 else code

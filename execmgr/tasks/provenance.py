@@ -137,8 +137,8 @@ def reads_of(
     task: TaskSpec, environment: TaskEnvironment, sibling_files: SiblingFiles
 ) -> dict[str, Path]:
     """Return files that count for a task and that it does not declare, by name."""
-    text = _text_of(task.command, environment)
-    words = _words(text)
+    text = _join_text(task.command, environment)
+    words = _split_words(text)
     paths = {word: Path(word) for word in words if word.startswith("/") and _is_file(Path(word))}
     if environment.workdir:
         folders = {name: Path(environment.workdir, name) for name in (*words, *task.inputs)}
@@ -151,7 +151,7 @@ def reads_of(
     named = (
         sibling_files.named(text)
         | sibling_files.named(by_variables)
-        | sibling_files.matched(_words(_QUOTED.sub("", text)))
+        | sibling_files.matched(_split_words(_QUOTED.sub("", text)))
     )
     return paths | sibling_files.reached_from(named, task.outputs)
 
@@ -169,7 +169,7 @@ def writes_elsewhere(text: str) -> bool:
     )
 
 
-def _text_of(command: str, environment: TaskEnvironment) -> str:
+def _join_text(command: str, environment: TaskEnvironment) -> str:
     """Return all text that may name an input file."""
     image = environment.boxed.image if environment.boxed else ""
     whole = (
@@ -190,7 +190,7 @@ def _is_file(path: Path, refused: Collection[Identity] = ()) -> bool:
     return stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) not in refused
 
 
-def _words(text: str) -> set[str]:
+def _split_words(text: str) -> set[str]:
     return {word.removeprefix("./") for word in _WORD.findall(text)}
 
 
@@ -201,14 +201,14 @@ class SiblingFiles:
         self.files = files
         self._called = {name: name for name in files}
         self._called |= {Path(name).stem: name for name in files if Path(name).suffix in _MODULES}
-        self._odd = [name for name in files if _words(name) != {name}]
+        self._odd = [name for name in files if _split_words(name) != {name}]
         self._cache: dict[str, tuple[tuple[int, int], set[str]]] = {}
 
     def named(self, text: str) -> set[str]:
         """Return the files that a text names; a name with blanks or special characters may be
         verbatim or escaped by backslashes."""
         plain = text.replace("\\", "") if self._odd else ""
-        texts = {self._called[word] for word in _words(text) if word in self._called}
+        texts = {self._called[word] for word in _split_words(text) if word in self._called}
         return texts | {name for name in self._odd if name in text or name in plain}
 
     def matched(self, words: Iterable[str]) -> set[str]:
@@ -229,14 +229,14 @@ class SiblingFiles:
     def _mentioned(self, name: str) -> set[str]:
         observed = size_and_mtime(self.files[name])
         if name not in self._cache or self._cache[name][0] != observed:
-            text = _content(self.files[name], observed[0])
-            output = (word for word in _words(text) if sum(map(str.isalnum, word)) > 1)
+            text = _read_content(self.files[name], observed[0])
+            output = (word for word in _split_words(text) if sum(map(str.isalnum, word)) > 1)
             texts = self.named(text) | self.named(text.replace(".", " ")) | self.matched(output)
             self._cache[name] = observed, texts
         return self._cache[name][1]
 
 
-def _content(file: Path, size: int) -> str:
+def _read_content(file: Path, size: int) -> str:
     """Return the text of a file; empty if it is large or not text."""
     if size > _MOST_SEARCHED:
         return ""
@@ -298,21 +298,21 @@ def append_record(folder: Path, completed: CompletedTask) -> None:
         "beside": completed.siblings,
         "recipe": completed.recipe,
         "run": completed.run,
-        "reads": _as_lists(completed.reads),
-        "outputs": _as_lists(completed.outputs),
+        "reads": _convert_to_lists(completed.reads),
+        "outputs": _convert_to_lists(completed.outputs),
     }
     with RecordFile(folder / RECORDS, LISTED_LINES, durable=False) as records:
         records.append(f"\n{json.dumps(stored)}".encode())
 
 
-def _as_lists(traces: Mapping[str, FileFingerprint]) -> dict[str, list[object]]:
+def _convert_to_lists(traces: Mapping[str, FileFingerprint]) -> dict[str, list[object]]:
     return {name: [trace.size, trace.changed_ns, trace.digest] for name, trace in traces.items()}
 
 
 def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
     """Return the newest record of each task in a run's folder; unreadable lines are ignored."""
     completed: dict[TaskKey, CompletedTask] = {}
-    for stored in _stored_records(folder):
+    for stored in _read_records(folder):
         try:
             traces = {
                 what: {name: FileFingerprint(*item) for name, item in stored[what].items()}
@@ -332,7 +332,7 @@ def records_in(folder: Path) -> dict[TaskKey, CompletedTask]:
     return completed
 
 
-def _stored_records(folder: Path) -> Iterator[Any]:
+def _read_records(folder: Path) -> Iterator[Any]:
     with suppress(OSError):
         yield from read_json_lines(folder / RECORDS)
 

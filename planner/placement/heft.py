@@ -93,10 +93,10 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot], share: float = 0.
     shape, count = workflow.shape.arrays, len(workflow.order)
     work = count * len(slots) * 5
     slowness = float(np.mean([1.0 / slot.speed for slot in slots]))
-    ranks = compute_upward_ranks.after(work)(shape, slowness, *_mean_link(snapshot, slots))
-    lengths_s = _lengths_s(workflow, snapshot, slots)
+    ranks = compute_upward_ranks.after(work)(shape, slowness, *_compute_mean_link(snapshot, slots))
+    lengths_s = _compute_lengths_s(workflow, snapshot, slots)
     chosen, starts_s = np.zeros(count, np.int64), np.zeros(count)
-    machines = _machines(draft, slots, (count, share))
+    machines = _make_machines(draft, slots, (count, share))
     if not place_all.after(work)(shape, machines, ranks, lengths_s, chosen, starts_s):
         return False
     ends_s = starts_s + lengths_s[np.arange(count), chosen]
@@ -126,7 +126,7 @@ def place_heft(draft: Draft, name: str, slots: Sequence[Slot], share: float = 0.
     return True
 
 
-def _machines(draft: Draft, slots: Sequence[Slot], how: tuple[int, float]) -> SlotArrays:
+def _make_machines(draft: Draft, slots: Sequence[Slot], how: tuple[int, float]) -> SlotArrays:
     """Return these slots as arrays with space for more tasks, from a share of their probability
     on."""
     more, share = how
@@ -150,7 +150,7 @@ def _machines(draft: Draft, slots: Sequence[Slot], how: tuple[int, float]) -> Sl
     )
 
 
-def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
+def _compute_lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) -> Floats:
     """Return the run time of each task in each slot, as in :meth:`Snapshot.duration_s`; ``inf`` if
     it does not fit."""
     speeds = np.array([slot.speed for slot in slots])
@@ -163,7 +163,7 @@ def _lengths_s(workflow: Workflow, snapshot: Snapshot, slots: Sequence[Slot]) ->
     return result
 
 
-def _mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]:
+def _compute_mean_link(snapshot: Snapshot, slots: Sequence[Slot]) -> tuple[float, float]:
     """Return mean latency and seconds per MiB over all pairs of slots; 0 within a site."""
     sites = [slot.site for slot in slots]
     pairs = [(a, b) for n, a in enumerate(sites) for b in sites[n + 1 :]]

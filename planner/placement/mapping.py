@@ -40,9 +40,9 @@ def list_candidates(
             continue
         if calendar.empty:
             tried.add(replica)  # equal empty slots have equal candidates
-        ready_s = _ready(draft, key, slot.site)
+        ready_s = _compute_ready(draft, key, slot.site)
         duration_s = draft.snapshot.duration_s(task, slot)
-        for start_s in _starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
+        for start_s in _list_starts(draft, slot, ready_s, duration_s, task.procs, latest_end_s):
             placement = Placement(
                 workflow=workflow,
                 task=task_id,
@@ -55,7 +55,7 @@ def list_candidates(
             yield Candidate(placement, draft.scenarios.share(outcome.success(placement)))
 
 
-def _ready(draft: Draft, key: TaskKey, site: str) -> float:
+def _compute_ready(draft: Draft, key: TaskKey, site: str) -> float:
     """Return when the first replicas of all parents can have delivered to ``site``."""
     workflow = draft.snapshot.workflow_by_name[key[0]]
     placed = draft.replicas.get(key[0], {})
@@ -72,7 +72,7 @@ def _ready(draft: Draft, key: TaskKey, site: str) -> float:
     return ready_s
 
 
-def _starts(
+def _list_starts(
     draft: Draft, slot: Slot, ready_s: float, duration_s: float, procs: int, latest_end_s: float
 ) -> list[float]:
     """Return candidate starts: as early as possible, and at instants when the slot is more

@@ -43,44 +43,44 @@ def find_cheapest_packing(
     packer = Packer(draft=draft, names=names, count=count, slots=offered)
     required, there = draft.snapshot.workflow_set.probability, open_windows(draft, offered)
     best, paid = Packing(), [window for window in there if window.slot.paid]
-    shares = _SHARES if any(_uncertain(slot) for slot in offered) else _SHARES[:1]
+    shares = _SHARES if any(_is_uncertain(slot) for slot in offered) else _SHARES[:1]
     for base in (paid, there) if len(paid) < len(there) else (there,):
         for share in shares:
-            packing = _with_machines(packer, base, share, budget_usd)
+            packing = _add_machines(packer, base, share, budget_usd)
             best = max(best, packing, key=lambda p: p.rank(required))
             if packer.exhausted:
                 return best
-            if _enough(best, packer, required):
+            if _is_enough(best, packer, required):
                 break
     return best
 
 
-def _with_machines(
+def _add_machines(
     packer: Packer, base: Sequence[Window], share: float, budget_usd: float
 ) -> Packing:
     """Return the best packing in addition to existing windows: machines of one kind, and further
     ones if these are too few. The first may be of any kind, or of those with the highest use per
     cost, even if they do not hold everything."""
     required, packing = packer.draft.snapshot.workflow_set.probability, packer.trial(base)
-    if _enough(packing, packer, required):
+    if _is_enough(packing, packer, required):
         return packing
     kinds = len(machines(packer.draft, packer.slots, share))
     best = packing
     for first in (kinds, *range(1, min(kinds, _MIXED + 1))):
-        mixed = _mixed(packer, packing, base, (first, share, budget_usd))
+        mixed = _mix_kinds(packer, packing, base, (first, share, budget_usd))
         best = max(best, mixed, key=lambda p: p.rank(required))
         if packer.exhausted:
             break
     return best
 
 
-def _mixed(
+def _mix_kinds(
     packer: Packer, result: Packing, base: Sequence[Window], how: tuple[int, float, float]
 ) -> Packing:
     """Add machines of one of the first kinds to a packing, then, as long as that helps, of any."""
     required, (first, share, budget_usd) = packer.draft.snapshot.workflow_set.probability, how
     kinds: int | None = first
-    while not _enough(result, packer, required):
+    while not _is_enough(result, packer, required):
         search = _PackingSearch(packer, result.windows or base, share, budget_usd)
         search.kinds = search.kinds[:kinds]
         more, kinds = search.best(result), None
@@ -90,12 +90,12 @@ def _mixed(
     return result
 
 
-def _uncertain(slot: Slot) -> bool:
+def _is_uncertain(slot: Slot) -> bool:
     """True for a paid slot that may be ready before its certain start."""
     return slot.paid and slot.curve.best > 0 and lead_s(slot, _SHARES[-1]) < lead_s(slot)
 
 
-def _enough(packing: Packing, packer: Packer, required: float) -> bool:
+def _is_enough(packing: Packing, packer: Packer, required: float) -> bool:
     return len(packing.rows) == packer.count and packing.sure >= required
 
 
@@ -122,7 +122,7 @@ class _PackingSearch:
         self.packer, self.base, self.count = packer, tuple(base), packer.count
         used = {window.slot.id for window in base}
         rest = [slot for slot in packer.slots if slot.id not in used]
-        self.kinds, self.spent_usd = machines(packer.draft, rest, share), sum(map(_most_usd, base))
+        self.kinds, self.spent_usd = machines(packer.draft, rest, share), sum(map(_bound_usd, base))
         self.budget_usd = budget_usd - self.spent_usd
         self.required_probability = packer.draft.snapshot.workflow_set.probability
         self.deadline_s = packer.draft.snapshot.workflow_set.deadline_s
@@ -132,7 +132,7 @@ class _PackingSearch:
         layouts = sorted(self._layouts(), key=lambda a: (a.fewest * a.kind.unit_usd, -a.most))
         for layout in layouts:
             most = layout.most
-            if _enough(best, self.packer, self.required_probability):
+            if _is_enough(best, self.packer, self.required_probability):
                 dearer = (best.usd - self.spent_usd) / layout.kind.unit_usd
                 most = min(most, math.ceil(dearer - 1e-9) - 1)
             if most >= min(layout.fewest, layout.most):
@@ -154,13 +154,13 @@ class _PackingSearch:
                 useful_s = kind.useful_s(units)
                 duration_s = units * kind.slots[0].billing_s
                 more = (
-                    tuple(_single_windows(paid_slots, duration_s, self.deadline_s))
+                    tuple(_list_single_windows(paid_slots, duration_s, self.deadline_s))
                     if paid_slots
                     else ()
                 )
                 most = units * len(kind.slots)
                 if self.budget_usd < math.inf:
-                    left_usd = self.budget_usd - sum(map(_most_usd, more))
+                    left_usd = self.budget_usd - sum(map(_bound_usd, more))
                     most = min(most, int(left_usd / kind.unit_usd + 1e-9))
                 slack_s = max(0.0, self.deadline_s - duration_s)
                 spreads = sorted({0.0, min(longest_s, slack_s), slack_s})
@@ -212,13 +212,13 @@ class _PackingSearch:
         return self.packer.trial((*self.base, *layout.adjacent, *hired), layout.way, above)
 
 
-def _single_windows(kind: PaidSlots, duration_s: float, deadline_s: float) -> Iterator[Window]:
+def _list_single_windows(kind: PaidSlots, duration_s: float, deadline_s: float) -> Iterator[Window]:
     """Return one machine, held for this time."""
     units = math.ceil(duration_s / kind.slots[0].billing_s)
     return kind.hired(units, units, 0.0, deadline_s)
 
 
-def _most_usd(window: Window) -> float:
+def _bound_usd(window: Window) -> float:
     return window.slot.cost_usd(window.end_s - window.requested_s) if window.opened else 0.0
 
 

@@ -55,7 +55,7 @@ def raise_task(
     """
     mark = draft.mark()
     while measure(draft, key, ()) < desired - 1e-9:
-        best = _most_probable(draft, key, slots, measure)
+        best = _find_most_probable(draft, key, slots, measure)
         if best is None:
             draft.back_to(mark)
             return None
@@ -64,7 +64,7 @@ def raise_task(
     return draft.since(mark)
 
 
-def _most_probable(
+def _find_most_probable(
     draft: Draft, key: TaskKey, slots: Sequence[Slot], measure: Measure
 ) -> Placement | None:
     """Return the replica that raises the task most; None if none does."""
@@ -112,7 +112,7 @@ def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bo
     another replica of the task."""
     workflow = draft.snapshot.workflow_by_name[name]
     mark, before = draft.mark(), draft.scenarios.share(draft.done[name])
-    rests = _rests_s(workflow, draft.snapshot)
+    rests = _compute_rests_s(workflow, draft.snapshot)
     for task_id in workflow.order:
         limit = draft.snapshot.workflow_set.deadline_s - rests[task_id]
         options = [
@@ -132,7 +132,7 @@ def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bo
     return True
 
 
-def _rests_s(workflow: Workflow, snapshot: Snapshot) -> dict[str, float]:
+def _compute_rests_s(workflow: Workflow, snapshot: Snapshot) -> dict[str, float]:
     """Return for each task the longest chain of run times below it, at the first replicas'
     speed."""
     rests: dict[str, float] = {}

@@ -28,26 +28,30 @@ def widen(workflow_set: WorkflowSet, catalog: Catalog) -> WorkflowSet:
     for workflow in workflow_set.workflows:
         shape = by_tasks.get(id(workflow.tasks))
         if shape is None:
-            shape = by_tasks[id(workflow.tasks)] = _widened(workflow, kinds)
+            shape = by_tasks[id(workflow.tasks)] = _widen_workflow(workflow, kinds)
         results.append(shape if shape.name == workflow.name else shape.renamed(workflow.name))
     same = all(new is old for new, old in zip(results, workflow_set.workflows, strict=True))
     return workflow_set if same else replace(workflow_set, workflows=tuple(results))
 
 
-def _widened(workflow: Workflow, kinds: Iterable[_Kind]) -> Workflow:
+def _widen_workflow(workflow: Workflow, kinds: Iterable[_Kind]) -> Workflow:
     if not any(task.resources for task in workflow.tasks.values()):
         return workflow
-    tasks = {i: _wide(task, kinds) for i, task in workflow.tasks.items()}
+    tasks = {i: _choose_width(task, kinds) for i, task in workflow.tasks.items()}
     return replace(workflow, tasks=tasks)
 
 
-def _wide(task: Task, kinds: Iterable[_Kind]) -> Task:
+def _choose_width(task: Task, kinds: Iterable[_Kind]) -> Task:
     """Return the task with the width at which most such tasks can run at once, over all kinds of
     nodes with the needed resources."""
     if not task.resources:
         return task
     threads = task.threads or task.procs
-    widths = [(width, site.procs) for site, node in kinds if (width := _width(task, threads, node))]
+    widths = [
+        (width, site.procs)
+        for site, node in kinds
+        if (width := _count_occupied(task, threads, node))
+    ]
     fitting = [width for width, most in widths if width <= most]
     if not fitting:
         return task
@@ -59,7 +63,7 @@ def _wide(task: Task, kinds: Iterable[_Kind]) -> Task:
     return replace(task, procs=best, threads=threads)
 
 
-def _width(task: Task, threads: int, node: NodeType) -> int:
+def _count_occupied(task: Task, threads: int, node: NodeType) -> int:
     """Return the processors of such a node that a task occupies; 0 if the node lacks a resource."""
     units = dict(node.resources)
     if any(not units.get(name) for name, _ in task.resources):

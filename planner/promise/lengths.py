@@ -131,7 +131,7 @@ class Lengths:
 
 def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
     """Return the distributions for the replicas of a schedule; ``slots``: ids of its slots."""
-    numbers, errors = _of_set(snapshot)
+    numbers, errors = _number_tasks(snapshot)
     replicas = schedule.replicas
     places: dict[str, int] = {}
     for offered in snapshot.slots:
@@ -151,9 +151,9 @@ def make_lengths(snapshot: Snapshot, schedule: Schedule, slots: Any) -> Lengths:
     )
 
 
-def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
-    """Return the numbers of all tasks of a set (:func:`_of_tasks`) and their errors; computed once
-    for a snapshot."""
+def _number_tasks(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
+    """Return the numbers of all tasks of a set (:func:`_describe_lengths`) and their errors;
+    computed once for a snapshot."""
     stored = snapshot.computed.get("lengths")
     if stored is None:
         workflow_set = snapshot.workflow_set
@@ -162,7 +162,7 @@ def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
         parts, owner = [], []
         for n, workflow in enumerate(workflow_set.workflows):  # equal ones share their tasks
             if id(workflow.tasks) not in by_kind:
-                by_kind[id(workflow.tasks)] = _of_tasks(workflow_set, workflow, kinds)
+                by_kind[id(workflow.tasks)] = _describe_lengths(workflow_set, workflow, kinds)
             parts.append(by_kind[id(workflow.tasks)])
             owner.append(np.full(len(workflow.order), n, np.int64))
         numbers = np.concatenate([part[0] for part in parts], axis=1)
@@ -172,7 +172,7 @@ def _of_set(snapshot: Snapshot) -> tuple[Floats, TaskErrors]:
     return stored
 
 
-def _of_tasks(
+def _describe_lengths(
     workflow_set: WorkflowSet, workflow: Any, kinds: dict[str, int]
 ) -> tuple[Floats, Ints]:
     """Return median, deviations and memory (8 × tasks) in the workflow's order, and the number of

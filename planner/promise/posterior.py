@@ -90,7 +90,7 @@ def update_errors(errors: Iterable[ObservedError]) -> PosteriorErrors:
         site = number.setdefault(("site", row.site), len(number))
         flows.setdefault(row.workflow, []).append((kind, site, row))
     precision, pull = np.eye(len(number)), np.zeros(len(number))
-    parts = {name: _workflow(own, precision, pull) for name, own in flows.items()}
+    parts = {name: _add_workflow(own, precision, pull) for name, own in flows.items()}
     covariance = np.linalg.inv(precision)
     mean = covariance @ pull
     shared = {name: (float(mean[n]), float(covariance[n, n])) for name, n in number.items()}
@@ -118,7 +118,9 @@ def update_errors(errors: Iterable[ObservedError]) -> PosteriorErrors:
 _Part = tuple[float, float, list[int], Floats]
 
 
-def _workflow(rows: list[tuple[int, int, ObservedError]], precision: Floats, pull: Floats) -> _Part:
+def _add_workflow(
+    rows: list[tuple[int, int, ObservedError]], precision: Floats, pull: Floats
+) -> _Part:
     """Add the observations of a workflow's tasks about kinds and sites, its own error eliminated;
     return the terms needed to compute that error."""
     touched = sorted({n for kind, site, _ in rows for n in (kind, site)})

@@ -109,7 +109,7 @@ def rollout(
     drawn = lengths.drawn or bool(schedule.slots.failure.any())
     kinds, which = fates_s, np.arange(count)
     if not drawn:  # equal starts have equal results
-        rows, which = _distinct(fates_s.reshape(count, -1))
+        rows, which = _find_distinct(fates_s.reshape(count, -1))
         kinds = rows.reshape(len(rows), 2, -1)
     done_s, until_s = _simulate(
         (snapshot, schedule, lengths), kinds, spare_workflows, _AT_ONCE if drawn else 0
@@ -147,19 +147,19 @@ def simulate_some(
         fates_s,
         lengths.draw(snapshot.seed, 0, count, rows),
         _fails(snapshot, schedule, lengths, 0, count, rows),
-        _limits(snapshot, spare_workflows),
+        _make_limits(snapshot, spare_workflows),
         done_s,
         until_s,
     )
     return done_s, until_s
 
 
-def _limits(snapshot: Snapshot, spare_workflows: int) -> Floats:
+def _make_limits(snapshot: Snapshot, spare_workflows: int) -> Floats:
     workflow_set = snapshot.workflow_set
     return np.array([0.0, workflow_set.needed, spare_workflows, workflow_set.deadline_s])
 
 
-def _distinct(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
+def _find_distinct(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Return the distinct rows in ascending order, and which of them each row is: ``np.unique``,
     which takes several times as long."""
     order = np.lexsort(rows.T[::-1]) if rows.size else np.arange(len(rows))
@@ -196,7 +196,7 @@ def _simulate(
     workflow_set = snapshot.workflow_set
     done_s = np.empty((count, len(workflow_set.workflows)))
     until_s = np.empty((count, fates_s.shape[2]))
-    limits = _limits(snapshot, spare_workflows)
+    limits = _make_limits(snapshot, spare_workflows)
     events = count * (len(schedule.replicas) + fates_s.shape[2])
     parts = _THREADS if events > _MOST_ALONE else 1
     step = at_once or max(1, -(-count // parts))

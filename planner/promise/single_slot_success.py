@@ -23,7 +23,7 @@ def single_slot_probabilities(
     by its name, its placements and its number of replicas."""
     by_slot = defaultdict[str, list[tuple[ReplicaKey, float, float]]](list)
     for name, placed, count in single_slot_placements:
-        for p, first_s in _begins(snapshot.workflow_by_name[name], placed, count):
+        for p, first_s in _find_begins(snapshot.workflow_by_name[name], placed, count):
             by_slot[p.slot].append((p.key, first_s, p.end_s))
     success = dict[ReplicaKey, float]()
     for slot_id, rows in by_slot.items():
@@ -33,7 +33,9 @@ def single_slot_probabilities(
     return success
 
 
-def _begins(workflow: Workflow, placed: Placed, count: int) -> Iterator[tuple[Placement, float]]:
+def _find_begins(
+    workflow: Workflow, placed: Placed, count: int
+) -> Iterator[tuple[Placement, float]]:
     """Return each placement with the earliest start among it and its ancestors. A task succeeds if
     the slot is ready by that start, and lives to the task's end."""
     for n in range(count):

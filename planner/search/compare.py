@@ -58,14 +58,14 @@ def compare(
     requested = snapshot.workflow_set.probability
     usual = NumberedSet(replace(snapshot, quantile=plans[0].quantile))
     first = part.part(0.5 if snapshot.workflow_set.uncertain else 1.0)
-    screened = _screened(usual, plans, first, brief)
+    screened = _screen_plans(usual, plans, first, brief)
     part.take_back(first)
     if snapshot.workflow_set.uncertain and all(s.promise < requested for s in screened):
         little = NumberedSet(replace(snapshot, quantile=QUANTILE_LEVELS[-1]))
-        screened += _screened(little, plans, part, brief)
+        screened += _screen_plans(little, plans, part, brief)
     effort.take_back(part)
     results = list[ComparedPlan]()
-    for s in _best_by_either(screened, _VARIED if brief else _COMPARED):
+    for s in _select_best_by_either(screened, _VARIED if brief else _COMPARED):
         s.simulator.effort = effort
         count = int(effort.left / (_BRIEF * len(s.candidate.orders.task))) if brief else None
         version = s.simulator.version(s.candidate, count and s.simulator.within(count))
@@ -98,24 +98,24 @@ class _Screened:
         return min(self.promise, required), -round(self.usd, 2), -round(self.hours, 1)
 
 
-def _best_by_either(screened: Sequence[_Screened], count: int) -> list[_Screened]:
+def _select_best_by_either(screened: Sequence[_Screened], count: int) -> list[_Screened]:
     """Return the plans that seem best, in turn of those that reach the request and of those that
     reach it surely; of several with equal results the first."""
     if not screened:
         return []
     requested = screened[0].simulator.snapshot.workflow_set.probability
-    rankings = [_ranked(screened, r) for r in (surely(requested, _SCREENS[1]), requested)]
+    rankings = [_rank_plans(screened, r) for r in (surely(requested, _SCREENS[1]), requested)]
     distinct = dict[tuple[float, ...], _Screened]()
     for s in chain.from_iterable(zip(*rankings, strict=True)):
         distinct.setdefault(s.rank(1.0), s)
     return list(distinct.values())[:count]
 
 
-def _ranked(screened: Iterable[_Screened], required: float) -> list[_Screened]:
+def _rank_plans(screened: Iterable[_Screened], required: float) -> list[_Screened]:
     return sorted(screened, key=lambda s: s.rank(required), reverse=True)
 
 
-def _screened(
+def _screen_plans(
     problem: NumberedSet, plans: Sequence[Plan], effort: Effort, brief: bool
 ) -> list[_Screened]:
     """Return the starting plans, and variants of the best with fewer hours."""
@@ -133,14 +133,14 @@ def _screened(
         results += islice(_screen(simulator, lucky, count), _VARIED)
     effort.take_back(first)
     simulator.effort = effort
-    return [*results, *_screen(simulator, _with_fewer_hours(problem, results), count)]
+    return [*results, *_screen(simulator, _find_fewer_hours(problem, results), count)]
 
 
-def _with_fewer_hours(problem: NumberedSet, screened: Sequence[_Screened]) -> Iterator[Start]:
+def _find_fewer_hours(problem: NumberedSet, screened: Sequence[_Screened]) -> Iterator[Start]:
     """Return the best of these plans with earlier release, or with their slots requested as late as
     their starts allow."""
     workflow_set = problem.snapshot.workflow_set
-    best = _ranked(screened, workflow_set.probability)[:_VARIED]
+    best = _rank_plans(screened, workflow_set.probability)[:_VARIED]
     surest = sorted(screened, key=lambda s: s.promise, reverse=True)[:_RELEASED]
     if not problem.single:
         for s in dict.fromkeys([*best, *surest]):
@@ -159,12 +159,12 @@ def _with_fewer_hours(problem: NumberedSet, screened: Sequence[_Screened]) -> It
     for s in dict.fromkeys([*best, *surest]):
         if problem.paid[s.candidate.used].any():
             spare_workflows = EVERYTHING if problem.single else 0
-            late = _with_late_clouds(problem, s.candidate)
+            late = _delay_clouds(problem, s.candidate)
             rule = f"{s.rule}, with late clouds"
             yield Start(rule, replace(late, spare_workflows=spare_workflows))
 
 
-def _with_late_clouds(problem: NumberedSet, candidate: PlacedOrders) -> Orders:
+def _delay_clouds(problem: NumberedSet, candidate: PlacedOrders) -> Orders:
     """Return a plan with its paid slots requested as late as they would be in time: they cost
     nothing if enough is done before."""
     last_s = np.zeros(len(problem.slots))
@@ -183,9 +183,9 @@ def _screen(simulator: Simulator, starts: Iterable[Start], count: int) -> Iterat
         candidate = simulator.candidate(start.orders) if simulator.is_new(start.orders) else None
         if candidate is None or candidate.most_usd > max(_DEAR * enough_usd, 0.01):
             continue
-        screened = _simulated(simulator, start.rule, candidate, _SCREENS[0])
+        screened = _simulate_candidate(simulator, start.rule, candidate, _SCREENS[0])
         if screened is not None and count > _SCREENS[0] and screened.promise > best - _FAR:
-            screened = _simulated(simulator, start.rule, candidate, count)
+            screened = _simulate_candidate(simulator, start.rule, candidate, count)
         if screened is not None and screened.usd <= simulator.budget_usd + 1e-9:
             best = max(best, screened.promise)
             if screened.promise >= requested:
@@ -193,7 +193,7 @@ def _screen(simulator: Simulator, starts: Iterable[Start], count: int) -> Iterat
             yield screened
 
 
-def _simulated(
+def _simulate_candidate(
     simulator: Simulator, rule: str, candidate: PlacedOrders, count: int
 ) -> _Screened | None:
     outcome = simulator.simulate(candidate, np.arange(min(count, simulator.count)))

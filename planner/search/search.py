@@ -51,7 +51,7 @@ def search(
     alone, make none cheaper, and state the promise in the scenarios of the choice, less a margin
     for its error."""
     begin, plans = time.perf_counter(), [plan, *others]
-    snapshot = _with_fewer_slots(snapshot, plans)
+    snapshot = _reduce_slots(snapshot, plans)
     starts = compare(snapshot, plans, effort, brief)
     if not starts:
         return plan
@@ -70,9 +70,9 @@ def search(
     versions = improvement.versions(starts, brief)
     effort.take_back(reserve)
     if brief:
-        return _unverified(plan, versions[-1], improvement.required)
+        return _make_unverified(plan, versions[-1], improvement.required)
     own = next((f for f in starts if f.rule == OWN), None)
-    chosen, result = _verified(snapshot, (plan, own), versions, effort)
+    chosen, result = _verify_best(snapshot, (plan, own), versions, effort)
     improved = PhaseReport(
         name="improving",
         seconds=time.perf_counter() - begin,
@@ -111,7 +111,7 @@ def search_anew(
     return search(snapshot, nothing, effort, others, brief)
 
 
-def _with_fewer_slots(snapshot: Snapshot, plans: Sequence[Plan]) -> Snapshot:
+def _reduce_slots(snapshot: Snapshot, plans: Sequence[Plan]) -> Snapshot:
     """Return the snapshot without the slots that are least likely to help, if there are very many;
     those that plans use remain. Starting plans take time for each slot, whatever the effort."""
     if len(snapshot.slots) <= _MOST_SLOTS:
@@ -247,7 +247,7 @@ class _Improvement:
         return sorted(starts, key=lambda f: f.version.rank(self.required), reverse=True)
 
 
-def _verified(
+def _verify_best(
     snapshot: Snapshot,
     own: tuple[Plan, ComparedPlan | None],
     versions: Sequence[ComparedPlan],
@@ -270,7 +270,7 @@ def _verified(
         if not effort.spend(work) and number > 1:
             break
         left.remove(result)
-        created = _as_plan(snapshot, plan, result)
+        created = _make_plan(snapshot, plan, result)
         if created.problems(snapshot):
             continue
         lacking = explain_lacking(snapshot, created)
@@ -298,12 +298,12 @@ def _rank(plan: Plan, budget_usd: float) -> tuple[float, ...]:
     return plan.feasible, affordable, promise, -plan.expected_usd, -plan.expected_hours
 
 
-def _as_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
+def _make_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
     """Return a version as a plan, with the probability of each replica, simulated in other
     scenarios than those of the choice."""
     problem, orders = result.problem, result.version.orders
     placements = problem.placements(orders, result.version.candidate.starts_s)
-    uses = tuple(_uses(result))
+    uses = tuple(_list_uses(result))
     draft = draft_of(problem.snapshot, placements, uses)
     probabilities = draft.probabilities()
     by_slot = {(p.task_key, p.slot): p.key for p in plan.placements}
@@ -325,7 +325,7 @@ def _as_plan(snapshot: Snapshot, plan: Plan, result: ComparedPlan) -> Plan:
     return add_promise(snapshot, created)
 
 
-def _unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:
+def _make_unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:
     orders, version = result.version.orders, result.version
     probability = max(0.0, version.promise - (required - plan.requested_probability))
     return replace(
@@ -333,7 +333,7 @@ def _unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:
         feasible=True,
         lacking="",
         placements=result.problem.placements(orders, version.candidate.starts_s),
-        uses=tuple(_uses(result)),
+        uses=tuple(_list_uses(result)),
         spare_workflows=orders.spare_workflows,
         quantile=result.problem.snapshot.quantile,
         promise=replace(plan.promise, probability=probability),
@@ -342,7 +342,7 @@ def _unverified(plan: Plan, result: ComparedPlan, required: float) -> Plan:
     )
 
 
-def _uses(result: ComparedPlan) -> Iterator[SlotUse]:
+def _list_uses(result: ComparedPlan) -> Iterator[SlotUse]:
     candidate, slots = result.version.candidate, result.problem.slots
     for n in candidate.used.tolist():
         slot, here = slots[n], candidate.orders.slot == n

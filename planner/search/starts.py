@@ -38,22 +38,22 @@ class Start(NamedTuple):
 def starting_plans(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]:
     """Return the plans from which the search begins, the given ones first."""
     yield from earlier_plans(problem, plans)
-    parts, order = _parts(problem), _order(problem)
-    yield from _whole_replicas(problem, parts, order)
-    yield from _heft_plans(problem, parts)
+    parts, order = _list_parts(problem), _order(problem)
+    yield from _make_whole_replicas(problem, parts, order)
+    yield from _make_heft_plans(problem, parts)
 
 
 def sure_plans(problem: NumberedSet, plan: Plan) -> Iterator[Start]:
     """Return plans with many replicas, for requests that no other start reaches."""
-    parts, order = _parts(problem), _order(problem)
-    yield from _in_other_orders(problem, parts, order, plan)
-    widest = _widest(problem, next(iter(parts.values()), []))
+    parts, order = _list_parts(problem), _order(problem)
+    yield from _make_in_other_orders(problem, parts, order, plan)
+    widest = _select_widest(problem, next(iter(parts.values()), []))
     replicas = spread(problem, widest, order, len(widest))
-    for rule, orders in _heft_plans(problem, parts):
+    for rule, orders in _make_heft_plans(problem, parts):
         yield Start(f"{rule}, with a replica in every slot", joined(orders, replicas))
 
 
-def _heft_plans(problem: NumberedSet, parts: Mapping[str, Sequence[int]]) -> Iterator[Start]:
+def _make_heft_plans(problem: NumberedSet, parts: Mapping[str, Sequence[int]]) -> Iterator[Start]:
     for rule in (*_WIDEST, "the cloud"):
         for share in _READY if rule in parts else ():
             orders = heft(problem, parts[rule], share)
@@ -61,7 +61,7 @@ def _heft_plans(problem: NumberedSet, parts: Mapping[str, Sequence[int]]) -> Ite
                 yield Start(f"HEFT in {rule}, ready with {share:g}", orders)
 
 
-def _parts(problem: NumberedSet) -> dict[str, list[int]]:
+def _list_parts(problem: NumberedSet) -> dict[str, list[int]]:
     """Return some of the slots, by what they have in common."""
     usable = [n for n in range(len(problem.slots)) if problem.work.holds[:, n].any()]
     free = [n for n in usable if not problem.paid[n]]
@@ -84,19 +84,19 @@ def _parts(problem: NumberedSet) -> dict[str, list[int]]:
     return {rule: slots for rule, slots in parts.items() if slots}
 
 
-def _widest(problem: NumberedSet, slots: Sequence[int]) -> Sequence[int]:
+def _select_widest(problem: NumberedSet, slots: Sequence[int]) -> Sequence[int]:
     """Return as many of these slots as a replica of everything in each of them allows."""
     return slots[: max(1, _MOST_EVERYWHERE // len(problem.workflow))]
 
 
-def _whole_replicas(
+def _make_whole_replicas(
     problem: NumberedSet, parts: Mapping[str, Sequence[int]], order: Sequence[int]
 ) -> Iterator[Start]:
     """Return plans with some whole replicas of every workflow, or of the needed ones."""
     needed = order[: problem.snapshot.workflow_set.needed]
     chosen = {"every workflow": order, "the needed workflows": needed}
     for rule, every in parts.items():
-        slots = _widest(problem, every)
+        slots = _select_widest(problem, every)
         for count in sorted({*(c for c in _COUNTS if c < len(slots)), len(slots)}, reverse=True):
             for which, workflows in chosen.items():
                 if which == "every workflow" or workflows != order:
@@ -104,16 +104,16 @@ def _whole_replicas(
                     orders = spread(problem, slots, workflows, count)
                     yield Start(name, orders)
                     for share in _PRESUMED if count == len(slots) else ():
-                        in_time = _in_time(problem, orders, share)
+                        in_time = _trim_to_time(problem, orders, share)
                         yield Start(f"{name}, as far as in time from {share:g}", in_time)
     if "every slot" in parts:
-        free = _widest(problem, parts["every slot without cost"])
+        free = _select_widest(problem, parts["every slot without cost"])
         everything = spread(problem, free, order, len(free))
         cloud = spread(problem, parts["the cloud"], needed, 1)
         yield Start("every slot without cost, then the cloud", joined(everything, cloud))
 
 
-def _in_other_orders(
+def _make_in_other_orders(
     problem: NumberedSet, parts: Mapping[str, Sequence[int]], order: Sequence[int], plan: Plan
 ) -> Iterator[Start]:
     """Return plans with a replica of every workflow in every slot, in other orders than by
@@ -121,7 +121,7 @@ def _in_other_orders(
     own = problem.orders_of(plan.placements, plan.uses, plan.spare_workflows)
     draws = random.Random(problem.snapshot.seed)
     for rule, every in parts.items():
-        slots = _widest(problem, every)
+        slots = _select_widest(problem, every)
         yield Start(f"everything in {rule}", everywhere(problem, slots, order))
         if rule in _WIDEST and len(order) > 1 and len(slots) > 1:
             for _ in range(_SHUFFLED):
@@ -136,8 +136,8 @@ def brief_starts(problem: NumberedSet, plans: Sequence[Plan]) -> Iterator[Start]
     """Return these plans, and those with a whole replica of every workflow in every slot."""
     yield from earlier_plans(problem, plans)
     order = _order(problem)
-    for rule, every in list(_parts(problem).items())[:2]:
-        slots = _widest(problem, every)
+    for rule, every in list(_list_parts(problem).items())[:2]:
+        slots = _select_widest(problem, every)
         yield Start(f"everything in {rule}", spread(problem, slots, order, len(slots)))
 
 
@@ -159,7 +159,7 @@ def random_plans(problem: NumberedSet, draws: random.Random, effort: Effort) -> 
     for _ in range(_RANDOM):
         draws.shuffle(flows)
         tasks = np.concatenate([problem.by_deadline[w] for w in flows])
-        parts = tuple((t, n) for t in tasks.tolist() for n in _some(slots[t], draws))
+        parts = tuple((t, n) for t in tasks.tolist() for n in _select_some(slots[t], draws))
         again = again + 1 if parts in drawn else 0
         if again > _AGAIN or not effort.spend(_PER_DRAW + _PER_TASK * len(tasks)):
             return
@@ -167,12 +167,12 @@ def random_plans(problem: NumberedSet, draws: random.Random, effort: Effort) -> 
             continue
         drawn.add(parts)
         chosen, where = (np.array(column) for column in zip(*parts, strict=True))
-        orders = _orders(problem, [chosen], [where])
+        orders = _list_orders(problem, [chosen], [where])
         if problem.place(orders) is not None:
             yield Start("chance", orders)
 
 
-def _some(slots: Sequence[int], draws: random.Random) -> Sequence[int]:
+def _select_some(slots: Sequence[int], draws: random.Random) -> Sequence[int]:
     return draws.sample(slots, min(len(slots), 1 + (draws.random() < _TWICE)))
 
 
@@ -192,7 +192,7 @@ def everywhere(
 ) -> Orders:
     """Return a whole replica of every workflow in every slot, in this order or a random one."""
     mine = [draws.sample(order, len(order)) if draws else order for _ in slots]
-    return _whole(problem, zip(slots, mine, strict=True))
+    return _place_whole(problem, zip(slots, mine, strict=True))
 
 
 def spread(
@@ -202,13 +202,13 @@ def spread(
     another workflow."""
     turns = [(n, [*order[n % len(order) :], *order[: n % len(order)]]) for n in range(len(slots))]
     at = {w: n for n, w in enumerate(order)}
-    return _whole(
+    return _place_whole(
         problem,
         ((slots[n], [w for w in mine if (n - at[w]) % len(slots) < replicas]) for n, mine in turns),
     )
 
 
-def _in_time(problem: NumberedSet, orders: Orders, share: float) -> Orders:
+def _trim_to_time(problem: NumberedSet, orders: Orders, share: float) -> Orders:
     """Return a plan without what a slot has of a workflow if that would be too late, were slots
     ready with this share of their probability."""
     begin_s = np.array([slot.curve.reaches_s(share) for slot in problem.slots])
@@ -217,12 +217,12 @@ def _in_time(problem: NumberedSet, orders: Orders, share: float) -> Orders:
     return orders.only(~np.isin(pairs, pairs[late]))
 
 
-def _whole(problem: NumberedSet, chosen: Iterable[tuple[int, Sequence[int]]]) -> Orders:
+def _place_whole(problem: NumberedSet, chosen: Iterable[tuple[int, Sequence[int]]]) -> Orders:
     """Return whole replicas of workflows in slots, as far as these hold them."""
     pairs = [(w, n) for n, mine in chosen for w in mine if problem.holds_workflow(w, n)]
     tasks = [problem.by_deadline[w] for w, _ in pairs]
     where = [np.full(len(here), n) for here, (_, n) in zip(tasks, pairs, strict=True)]
-    return _orders(problem, tasks, where)
+    return _list_orders(problem, tasks, where)
 
 
 def joined(first: Orders, then: Orders) -> Orders:
@@ -239,7 +239,7 @@ def joined(first: Orders, then: Orders) -> Orders:
     )
 
 
-def _orders(problem: NumberedSet, tasks: Iterable[object], where: Iterable[object]) -> Orders:
+def _list_orders(problem: NumberedSet, tasks: Iterable[object], where: Iterable[object]) -> Orders:
     none = [np.zeros(0, np.int64)]
     return Orders(
         np.concatenate([*none, *tasks]),
@@ -254,9 +254,9 @@ def heft(problem: NumberedSet, every: Sequence[int], share: float) -> Orders | N
     their probability; None if no workflow fits."""
     mine = [problem.by_deadline[w] for w in _order(problem)]
     task, first = np.concatenate(mine), np.cumsum([0, *map(len, mine)])
-    slots, where = np.array(_widest(problem, every)), np.full(len(task), -1)
+    slots, where = np.array(_select_widest(problem, every)), np.full(len(task), -1)
     begin_s = np.array([slot.curve.reaches_s(share) for slot in problem.slots])
     act = place_each_first.after(_PER_SLOT * len(task) * len(slots))
     act(problem.work, task, first, slots, begin_s, where)
     chosen = where >= 0
-    return _orders(problem, [task[chosen]], [where[chosen]]) if chosen.any() else None
+    return _list_orders(problem, [task[chosen]], [where[chosen]]) if chosen.any() else None

@@ -80,7 +80,7 @@ class Simulator:
     def __init__(self, problem: NumberedSet, effort: Effort) -> None:
         snapshot = problem.snapshot
         self.problem, self.effort, self.snapshot = problem, effort, snapshot
-        self.count = min(_between(_DRAWN // len(problem.tasks)), snapshot.scenarios)
+        self.count = min(_choose_between(_DRAWN // len(problem.tasks)), snapshot.scenarios)
         self.needed, self.budget_usd = snapshot.workflow_set.needed, snapshot.workflow_set.most_usd
         self._fates: dict[tuple[int, float], Floats] = {}
         self._keys: set[tuple[object, ...]] = set()
@@ -171,7 +171,7 @@ class Simulator:
         usd = np.zeros(len(rows))
         for column, slot in enumerate(slots):
             if slot.paid:
-                usd += _costs_usd(slot, seconds[:, column])
+                usd += _compute_costs_usd(slot, seconds[:, column])
         width = self.problem.work.width[candidate.used]
         return ScenarioResults(np.isfinite(done_s).sum(axis=1), usd, seconds @ width / 3600.0)
 
@@ -197,18 +197,18 @@ class Simulator:
 
     def within(self, count: int) -> int:
         """Return a number of scenarios within the limits."""
-        return min(self.count, _between(count))
+        return min(self.count, _choose_between(count))
 
     def enough(self, version: Version) -> Bools:
         """Return the scenarios in which enough workflows are done."""
         return version.outcome.done >= self.needed
 
 
-def _between(count: int) -> int:
+def _choose_between(count: int) -> int:
     return max(_SCENARIOS[0], min(_SCENARIOS[1], count))
 
 
-def _costs_usd(slot: Slot, seconds: Floats) -> Floats:
+def _compute_costs_usd(slot: Slot, seconds: Floats) -> Floats:
     """Return :meth:`vgrads.vgrid.slot.Slot.cost_usd` of many durations."""
     distinct_s, which = np.unique(seconds, return_inverse=True)
     if slot.billing_s > 0:

@@ -125,8 +125,8 @@ def features_of(
     result[0], result[1], result[2] = math.log(procs), math.log(request), math.log(product)
     result[3] = procs / most
     result[4], result[5] = (clock_s % _DAY_S) / 3600.0, float(int(clock_s / _DAY_S) % 7)
-    _of_waiting(result, (procs, request, user, queue), at_s, waiting, most)
-    rest = _of_running(result, (procs, user), at_s, running, most, numbers[BUSY])
+    _describe_waiting(result, (procs, request, user, queue), at_s, waiting, most)
+    rest = _describe_running(result, (procs, user), at_s, running, most, numbers[BUSY])
     like, length = tables.like, len(waiting)
     same = shape >= 0 and like[0] == shape and like[1] == user and at_s < like[2]
     if not same or abs(length - like[3]) > _LIKE * like[3]:
@@ -135,17 +135,17 @@ def features_of(
         start_estimates(waiting[:, 1:4], rest, most, (procs, request, expected), like[4:])
     for rule in range(4):
         result[24 + rule] = math.log1p(like[4 + rule])
-    _of_recent(result, math.log(product), at_s, tables.recent, int(numbers[STARTED]))
+    _describe_recent(result, math.log(product), at_s, tables.recent, int(numbers[STARTED]))
     if user >= 0:
         result[37], result[38] = tables.users[user, 0], tables.users[user, 1]
-    _of_queue(result, tables, queue)
+    _describe_queue(result, tables, queue)
     result[43] = lately(tables, at_s)
     if shape >= 0:
-        _of_shape(result, tables.shapes[shape], at_s)
+        _describe_shape(result, tables.shapes[shape], at_s)
 
 
 @compiled
-def _of_queue(result: Floats, tables: Tables, queue: int) -> None:
+def _describe_queue(result: Floats, tables: Tables, queue: int) -> None:
     result[40] = queue
     if queue < 0:
         return
@@ -156,7 +156,7 @@ def _of_queue(result: Floats, tables: Tables, queue: int) -> None:
 
 
 @compiled
-def _of_shape(result: Floats, row: Floats, at_s: float) -> None:
+def _describe_shape(result: Floats, row: Floats, at_s: float) -> None:
     """Describe identical jobs: time since the last submission and since the last start, the last
     wait and the longest of ten."""
     if math.isnan(row[0]):
@@ -173,7 +173,7 @@ def _of_shape(result: Floats, row: Floats, at_s: float) -> None:
 
 
 @compiled
-def _of_running(
+def _describe_running(
     result: Floats,
     job: tuple[float, int],
     at_s: float,
@@ -205,7 +205,7 @@ def _of_running(
 
 
 @compiled
-def _of_waiting(
+def _describe_waiting(
     result: Floats,
     job: tuple[float, float, int, int],
     now: float,
@@ -252,7 +252,7 @@ def _of_waiting(
 
 
 @compiled
-def _of_recent(
+def _describe_recent(
     result: Floats, log_product: float, now: float, recent: Floats, started: int
 ) -> None:
     retained = min(started, RECENT)

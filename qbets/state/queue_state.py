@@ -71,8 +71,8 @@ class QueueState:
         """Record a submission."""
         size = size_of(job.procs, job.request_s)
         codes = (
-            _code(self._users, job.user),
-            _code(self._queues, job.queue),
+            _find_code(self._users, job.user),
+            _find_code(self._queues, job.queue),
             self._shapes.setdefault(size, len(self._shapes)),
         )
         self._make_room(1)
@@ -115,8 +115,8 @@ class QueueState:
             start_s=times[1],
             procs=procs,
             request_s=request_s,
-            user=_codes(self._users, users),
-            queue=_codes(self._queues, queues),
+            user=_find_codes(self._users, users),
+            queue=_find_codes(self._queues, queues),
             shape=np.array(codes, dtype=np.int64)[places],
         )
 
@@ -185,7 +185,7 @@ class QueueState:
 
     def _row(self, job: JobArrival) -> tuple[float, float, float, int, int, int]:
         procs, request_s = size_of(job.procs, job.request_s)
-        user, queue = _code(self._users, job.user), _code(self._queues, job.queue)
+        user, queue = _find_code(self._users, job.user), _find_code(self._queues, job.queue)
         shape = self._shapes.get((procs, request_s), -1)
         self._make_room(1)
         return procs, request_s, self.expected_s(job), user, queue, shape
@@ -228,14 +228,14 @@ class QueueState:
         return result
 
 
-def _code(codes: dict[int, int], value: int) -> int:
+def _find_code(codes: dict[int, int], value: int) -> int:
     """Return the row number of a user or queue; −1 if unknown."""
     return codes.setdefault(value, len(codes)) if value >= 0 else -1
 
 
-def _codes(codes: dict[int, int], values: Ints) -> Ints:
+def _find_codes(codes: dict[int, int], values: Ints) -> Ints:
     """Return the row numbers of many, new ones in the order of their first appearance."""
     distinct, firsts, places = np.unique(values, return_index=True, return_inverse=True)
     for value in distinct[np.argsort(firsts)].tolist():
-        _code(codes, value)
+        _find_code(codes, value)
     return np.array([codes.get(value, -1) for value in distinct.tolist()], dtype=np.int64)[places]

@@ -99,16 +99,16 @@ def with_room(tables: Tables, jobs: int, users: int, queues: int, shapes: int) -
         arrived = np.concatenate([arrived[first:last], np.empty(max(64, 2 * jobs, last - first))])
         numbers[FIRST], numbers[LAST] = 0, last - first
     return tables._replace(
-        waiting=_longer(tables.waiting, starts),
-        running=_longer(tables.running, int(numbers[RUNNING]) + starts),
-        users=_longer(tables.users, users),
-        queues=_longer(tables.queues, queues),
-        shapes=_longer(tables.shapes, shapes),
+        waiting=_lengthen_table(tables.waiting, starts),
+        running=_lengthen_table(tables.running, int(numbers[RUNNING]) + starts),
+        users=_lengthen_table(tables.users, users),
+        queues=_lengthen_table(tables.queues, queues),
+        shapes=_lengthen_table(tables.shapes, shapes),
         arrived=arrived,
     )
 
 
-def _longer(table: Floats, rows: int) -> Floats:
+def _lengthen_table(table: Floats, rows: int) -> Floats:
     """Return a table with at least this many rows; new ones are NaN."""
     if rows <= len(table):
         return table
@@ -189,7 +189,7 @@ def start_job(tables: Tables, job: int, at_s: float) -> None:
         _remember_shape(tables.shapes[shape], at_s, log_wait)
     if user >= 0:
         tables.users[user, 0] = log_wait
-        tables.users[user, 1] = _mean(tables.users[user, 1], log_wait)
+        tables.users[user, 1] = _update_mean(tables.users[user, 1], log_wait)
     running = tables.running[int(numbers[RUNNING])]
     running[0], running[1], running[2], running[3] = procs, at_s, request, row[3]
     running[4], running[5], running[6] = user, queue, job
@@ -198,13 +198,13 @@ def start_job(tables: Tables, job: int, at_s: float) -> None:
     numbers[MOST] = max(numbers[MOST], numbers[BUSY])
     if queue >= 0:
         own = tables.queues[queue]
-        own[0] = _mean(own[0], log_wait)
+        own[0] = _update_mean(own[0], log_wait)
         own[1] = procs + (0.0 if math.isnan(own[1]) else own[1])
         own[2] = own[1] if math.isnan(own[2]) else max(own[1], own[2])
 
 
 @compiled
-def _mean(mean: float, value: float) -> float:
+def _update_mean(mean: float, value: float) -> float:
     return value if math.isnan(mean) else mean + _FORGET * (value - mean)
 
 

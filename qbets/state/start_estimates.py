@@ -51,7 +51,7 @@ def start_estimates(
     for n in range(reserved):
         message[n], rest[n] = running[order[n], 1], running[order[n], 2]
         taken[n] = int(running[order[n], 0])
-    reserved = _fitting(taken, procs)
+    reserved = _count_fitting(taken, procs)
     message, rest, taken = message[:reserved], rest[:reserved], taken[:reserved]
     until = (queued, np.inf)
     jobs, placed = (now, width, requested, requested, requested), (message, message, taken)
@@ -59,7 +59,7 @@ def start_estimates(
     result[1] = min(replay_compiled(jobs, placed, procs, True, until)[queued], _NEVER_S)
     result[2] = result[0]
     if queued <= _CONSERVATIVE:
-        result[2] = min(_conservative(message, taken, (width, requested), procs), _NEVER_S)
+        result[2] = min(_estimate_conservative(message, taken, (width, requested), procs), _NEVER_S)
     likelier = (now, width, requested, likely, requested)
     starts_s = replay_compiled(likelier, (rest, message, taken), procs, True, until)
     result[3] = min(starts_s[queued], _NEVER_S)
@@ -99,7 +99,7 @@ def sort_order(table: Floats, column: int, order: Ints) -> None:
 
 
 @compiled
-def _fitting(taken: Ints, procs: int) -> int:
+def _count_fitting(taken: Ints, procs: int) -> int:
     """Return how many of the running jobs fit on the machine: all, unless its size is not known
     yet."""
     busy = 0
@@ -111,7 +111,9 @@ def _fitting(taken: Ints, procs: int) -> int:
 
 
 @compiled
-def _conservative(message: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs: int) -> float:
+def _estimate_conservative(
+    message: Floats, taken: Ints, jobs: tuple[Ints, Floats], procs: int
+) -> float:
     """Return the start of the last job if each in turn takes the earliest free place."""
     width, requested = jobs
     most = len(message) + 2 * len(width) + 2

@@ -19,7 +19,7 @@ from vgrads.portal.cli.completion import (
     complete_sets,
     complete_sites,
 )
-from vgrads.portal.main import _own_fault
+from vgrads.portal.main import _report_own_fault
 from vgrads.qbets.arrays import count_distinct_starts
 from vgrads.traces.history import read_history
 from vgrads.vgrid.documents import SitesDocument
@@ -219,7 +219,7 @@ def test_a_fault_of_our_own_asks_to_be_reported(capsys):
     try:
         raise KeyError("workflows")
     except KeyError as error:
-        assert _own_fault(error) == 70
+        assert _report_own_fault(error) == 70
     message = capsys.readouterr().err
     assert "KeyError: 'workflows'" in message
     assert "Traceback" not in message

@@ -133,7 +133,7 @@ def test_the_lines_of_many_problems_are_located_in_a_single_reading(monkeypatch)
         return lambda *given, **more: (read.append(make), make(*given, **more))[1]
 
     monkeypatch.setattr(problems.yaml, "compose", counted(problems.yaml.compose))
-    monkeypatch.setattr(problems, "_toml_lines", counted(problems._toml_lines))
+    monkeypatch.setattr(problems, "_find_toml_lines", counted(problems._find_toml_lines))
     for model, document, kind, count in (
         (SetDocument, text, "yaml", 1000),
         (SitesDocument, sites, "toml", 500),

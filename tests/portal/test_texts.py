@@ -14,7 +14,7 @@ from vgrads.operations.offers import OffersRequest
 from vgrads.portal.charts.layout import planned_lanes
 from vgrads.portal.cli.queues.ranking_text import score_text, scores_table
 from vgrads.portal.cli.sites.offer_text import find_offer, offer_text
-from vgrads.qbets.explain import _text
+from vgrads.qbets.explain import _describe_feature
 from vgrads.traces.swf import write_swf
 from vgrads.vgrid.procure import GridOffer
 
@@ -71,11 +71,11 @@ def test_lanes_of_planned_slots_begin_when_they_likely_start():
 
 
 def test_times_of_day_are_those_of_a_clock():
-    hours = [_text("hour", h, 12.51) for h in np.linspace(0.0, 23.9999, 200)]
+    hours = [_describe_feature("hour", h, 12.51) for h in np.linspace(0.0, 23.9999, 200)]
     assert hours[0] == "time of day, by the log's clock: 00:00, usually 12:30"
     assert hours[-1] == "time of day, by the log's clock: 23:59, usually 12:30"
-    assert _text("weekday", 6.0, 0.0) == "day of the log's weeks: 7, usually 1"
-    assert _text("jobs waiting", 1.0, 1200.0) == "waiting jobs: 1, usually 1,200"
+    assert _describe_feature("weekday", 6.0, 0.0) == "day of the log's weeks: 7, usually 1"
+    assert _describe_feature("jobs waiting", 1.0, 1200.0) == "waiting jobs: 1, usually 1,200"
 
 
 WAITS = np.where(np.arange(800) % 4, 60.0, 5400.0)

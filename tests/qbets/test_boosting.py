@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from vgrads.kernel.streams import stream
 from vgrads.qbets.backtest import pinball
 from vgrads.qbets.boosting import Growth, grow
-from vgrads.qbets.conditional import LEVELS, _non_negative, base_columns, fit
+from vgrads.qbets.conditional import LEVELS, _solve_non_negative, base_columns, fit
 from vgrads.qbets.state.queue_state import FEATURES
 
 
@@ -75,4 +75,6 @@ def test_weights_of_the_base_are_those_of_least_squares_that_may_not_be_negative
     draws = np.random.default_rng(seed)
     columns, target = draws.normal(size=(60, width)), draws.normal(size=60)
     theirs, _ = nnls(columns, target)
-    assert _non_negative(columns.T @ columns, columns.T @ target) == pytest.approx(theirs, abs=1e-5)
+    assert _solve_non_negative(columns.T @ columns, columns.T @ target) == pytest.approx(
+        theirs, abs=1e-5
+    )

@@ -16,7 +16,7 @@ from vgrads.qbets.bounds import (
     find_upper_rank,
     rank_table,
 )
-from vgrads.qbets.changepoint import _ranks, autocorrelation, run_length
+from vgrads.qbets.changepoint import _compute_ranks, autocorrelation, run_length
 
 levels = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99])
 
@@ -81,7 +81,7 @@ def test_run_lengths_of_the_facts():
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=50))
 def test_ranks_share_ties(values):
     array = np.array(values, dtype=float)
-    assert _ranks(array).tolist() == rankdata(array).tolist()
+    assert _compute_ranks(array).tolist() == rankdata(array).tolist()
 
 
 def test_autocorrelation_of_an_ar1_series():

@@ -85,7 +85,9 @@ def words_of(command: str) -> list[str]:
     if _SIGNS.search(command):
         return []
     try:
-        words = shlex.split(command) if "'" in command or '"' in command else _blanks(command)
+        words = (
+            shlex.split(command) if "'" in command or '"' in command else _split_at_blanks(command)
+        )
     except ValueError:  # the shell reports the error in the quotes
         return []
     return [] if not words or words[0] in _OF_THE_SHELL or "=" in words[0] else words
@@ -113,6 +115,6 @@ def too_long(error: OSError, command: str) -> OSError:
     )
 
 
-def _blanks(command: str) -> list[str]:
+def _split_at_blanks(command: str) -> list[str]:
     """Split at the shell's blanks: other Unicode blanks belong to words."""
     return [word for part in command.split(" ") for word in part.split("\t") if word]

@@ -65,7 +65,7 @@ def _refuse_closed(path: str) -> None:
             raise OSError(errno.EACCES, why)
 
 
-def _under(account: int) -> list[str]:
+def _make_account_words(account: int) -> list[str]:
     """Return the words that run a program under another account, which needs no entry in the
     system's list, and from which no program with the set-user-ID bit leads back to root."""
     program = shutil.which("setpriv", path=f"{os.environ.get('PATH', '')}:{_SYSTEM_PATH}")
@@ -155,7 +155,7 @@ def _check(error: int, name: str = "") -> None:
         raise OSError(error, os.strerror(error), *([name] if name else []))
 
 
-def _native() -> NativeSpawn | None:
+def _make_native_spawn() -> NativeSpawn | None:
     """Return :class:`NativeSpawn`; None where it does not work."""
     try:
         return NativeSpawn()
@@ -169,7 +169,7 @@ class Launcher:
     def __init__(self, native: bool = True) -> None:
         """``native``: call the C library, where that is possible."""
         self._programs: dict[tuple[bytes, str], str] = {}
-        self._native = _native() if native else None
+        self._native = _make_native_spawn() if native else None
 
     @property
     def is_parallel(self) -> bool:
@@ -192,7 +192,7 @@ class Launcher:
         cannot. ``account``: under which it runs, if not under that of this process, which is root.
         """
         if account:
-            under = [*_under(account), *shell_words(command)]
+            under = [*_make_account_words(account), *shell_words(command)]
             return self._there(under[0], under, environment, streams, folder)
         words = words_of(command)
         program = self._find(words[0], environment) if words else ""

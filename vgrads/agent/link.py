@@ -116,7 +116,7 @@ class ManagerAddress(NamedTuple):
         host, port = parts.hostname or "", parts.port or 0
         secure = parts.scheme == "tls"
         if self.proxy and (self.plain_proxy or secure) and not (self._bypassed(host, port)):
-            plain = _through(self.proxy, host, port)
+            plain = _connect_through(self.proxy, host, port)
         else:
             plain = connect_tcp((host, port), _CONNECT_S)
         try:
@@ -149,7 +149,7 @@ class ManagerAddress(NamedTuple):
         return {"Host": urlsplit(self.contacts[0]).netloc, "Authorization": f"Bearer {self.key}"}
 
 
-def _through(proxy: str, host: str, port: int) -> socket.socket:
+def _connect_through(proxy: str, host: str, port: int) -> socket.socket:
     """Connect through an HTTP proxy by CONNECT (RFC 9110, 9.3.6)."""
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     there = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

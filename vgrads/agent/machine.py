@@ -58,8 +58,8 @@ class NodeIdentity(NamedTuple):
             environment.get("VGRADS_CACHE", ""),
             bool(environment.get("VGRADS_TURNS")),
             named or socket.gethostname(),
-            named or _card(_CARDS) or socket.gethostname(),
-            _attributes(environment.get("VGRADS_HOST_ATTRIBUTES", "")),
+            named or _find_network_card(_CARDS) or socket.gethostname(),
+            _parse_attributes(environment.get("VGRADS_HOST_ATTRIBUTES", "")),
             float(environment.get("VGRADS_AWAY_S", GIVE_UP_S)),
             f"{within}/" if within else "",
             bool(environment.get("VGRADS_OWN")),
@@ -113,7 +113,7 @@ def as_a_task(payload: Mapping[str, str], environment: Mapping[str, str]) -> dic
     }
 
 
-def _card(cards: Path) -> str:
+def _find_network_card(cards: Path) -> str:
     """Return the manufacturer's address of a network card: disks are wiped, names are reassigned,
     containers use addresses of their own."""
     for path in sorted(cards.glob("*/address")):
@@ -126,7 +126,7 @@ def _card(cards: Path) -> str:
     return ""
 
 
-def _attributes(text: str) -> dict[str, Any]:
+def _parse_attributes(text: str) -> dict[str, Any]:
     with suppress(ValueError):
         result = json.loads(text) if text else {}
         return dict(result) if isinstance(result, dict) else {}

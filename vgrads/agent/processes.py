@@ -122,20 +122,20 @@ def environment_of(pid: int) -> bytes:
 
 def runs(pid: int) -> bool:
     """True while a process exists and is no zombie."""
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return bool(fields) and fields[0] not in (b"Z", b"X")
 
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process started, in ticks since boot; with its number this identifies it. None:
     it does not exist."""
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return int(fields[19]) if len(fields) > 19 else None
 
 
 def parent_of(pid: int) -> int | None:
     """Return the number of a process's parent; None if the process does not exist."""
-    fields = _stat(pid)
+    fields = _read_stat(pid)
     return int(fields[1]) if len(fields) > 1 else None
 
 
@@ -152,14 +152,14 @@ def memory_of_sessions() -> dict[int, float]:
     stat: fields 5, 6 and 24). Pages that processes share are counted for each of them."""
     result: dict[int, float] = {}
     for pid in processes():
-        for leader, value in _memory_by_leader(pid).items():
+        for leader, value in _measure_by_leader(pid).items():
             result[leader] = result.get(leader, 0.0) + value
     return result
 
 
-def _memory_by_leader(pid: int) -> dict[int, float]:
+def _measure_by_leader(pid: int) -> dict[int, float]:
     with suppress(ValueError, IndexError):
-        fields = _stat(pid)
+        fields = _read_stat(pid)
         if fields:
             return dict.fromkeys((int(fields[2]), int(fields[3])), int(fields[21]) * _PAGE_MIB)
     return {}
@@ -167,7 +167,7 @@ def _memory_by_leader(pid: int) -> dict[int, float]:
 
 def of_session(leader: int) -> list[int]:
     """Return the processes of a session or process group."""
-    return [pid for pid in processes() if leader in _memory_by_leader(pid)]
+    return [pid for pid in processes() if leader in _measure_by_leader(pid)]
 
 
 def memory_of(pids: Iterable[int]) -> float:
@@ -180,7 +180,9 @@ def memory_of(pids: Iterable[int]) -> float:
         if parent in all_pids and _has_memory_of(pid, parent):
             continue
         with suppress(OSError, ValueError, IndexError):
-            value += _proportional(pid) or int(_read(pid, "statm").split()[1]) * _PAGE_MIB
+            value += (
+                _read_proportional_memory(pid) or int(_read(pid, "statm").split()[1]) * _PAGE_MIB
+            )
     return value
 
 
@@ -195,7 +197,7 @@ def _has_memory_of(pid: int, parent: int) -> bool:
     return False
 
 
-def _proportional(pid: int) -> float:
+def _read_proportional_memory(pid: int) -> float:
     """Return the proportional memory (MiB) of a process; 0 where it is not shown."""
     with suppress(OSError, ValueError, IndexError):
         _, _, rest = _read(pid, "smaps_rollup").partition(b"\nPss:")
@@ -203,7 +205,7 @@ def _proportional(pid: int) -> float:
     return 0.0
 
 
-def _stat(pid: int) -> list[bytes]:
+def _read_stat(pid: int) -> list[bytes]:
     """Return the fields of ``/proc/PID/stat`` from the state on (proc(5): field 3); none for a
     process that does not exist."""
     try:
@@ -247,13 +249,13 @@ def children_of(parent: int) -> list[int]:
         return [
             int(word)
             for thread in os.listdir(f"/proc/{parent}/task")  # noqa: PTH208
-            for word in _words(f"/proc/{parent}/task/{thread}/children")
+            for word in _read_words(f"/proc/{parent}/task/{thread}/children")
         ]
     except OSError:  # a kernel without this file
         return [pid for pid in processes() if parent_of(pid) == parent]
 
 
-def _words(path: str) -> list[str]:
+def _read_words(path: str) -> list[str]:
     with open(path) as file:  # noqa: PTH123
         return file.read().split()
 
@@ -266,7 +268,7 @@ def end_descendants(patience_s: float = DEATH_S) -> None:
     for helpers in (True, False):
         end_s = time.monotonic() + patience_s
         while time.monotonic() < end_s:
-            every = _with_descendants(children_of(os.getpid()))
+            every = _add_descendants(children_of(os.getpid()))
             left = [p for p in every if _is_helper(p, session) == helpers and not _reap(p)]
             if not left:
                 break
@@ -275,7 +277,7 @@ def end_descendants(patience_s: float = DEATH_S) -> None:
             time.sleep(_PAUSE_S)
 
 
-def _with_descendants(pids: Iterable[int]) -> list[int]:
+def _add_descendants(pids: Iterable[int]) -> list[int]:
     """Return these processes and all that descend from them."""
     result, parents = list(pids), {pid: parent_of(pid) for pid in processes()}
     by_parent: dict[int | None, list[int]] = {}
@@ -329,7 +331,7 @@ class Orphans:
             mark = variable_of(pid, MARK)
             if not is_owner(mark) if mark else possible.isdisjoint(running):
                 ending.append(pid)
-        for pid in _with_descendants(ending) if ending else ():
+        for pid in _add_descendants(ending) if ending else ():
             kill(pid)
         self._owners = owners
 

@@ -64,7 +64,7 @@ def _sweep_folder(path: Path, changed_s: float) -> None:
         if time.time() - changed_s > _STALE_S:
             path.unlink()
         return
-    with _locked(path):
+    with _lock_folder(path):
         mark = (path / _MARK).read_text()
         if mark:
             end_tasks(f"{mark}.")
@@ -72,7 +72,7 @@ def _sweep_folder(path: Path, changed_s: float) -> None:
 
 
 @contextmanager
-def _locked(scratch: Path) -> Iterator[None]:
+def _lock_folder(scratch: Path) -> Iterator[None]:
     """Have the lock of an agent's folder. Raise OSError where this is none, or while the agent
     lives or starts a task."""
     lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
@@ -124,7 +124,7 @@ def await_starts(scratch: Path) -> None:
 def _is_free(scratch: Path) -> bool:
     """Return True where no process has the lock of a folder, or another agent has removed it."""
     try:
-        with _locked(scratch):
+        with _lock_folder(scratch):
             return True
     except FileNotFoundError:
         return True

@@ -85,7 +85,7 @@ class Spawner:
         self._launcher = Launcher(native)
         self.is_parallel = self._launcher.is_parallel
         """Threads can start children at the same time."""
-        self._epoll = _epoll() if descriptors else None
+        self._epoll = _make_epoll() if descriptors else None
         self._wakeup_pipe, self._wakeup_writer = os.pipe()
         self._woken = False
         os.set_blocking(self._wakeup_pipe, False)
@@ -348,7 +348,7 @@ class TaskStarts:
         self._spawner.wake()
 
 
-def _epoll() -> Any:
+def _make_epoll() -> Any:
     """Return an epoll for process descriptors; None where the system has none."""
     if not hasattr(os, "pidfd_open") or not hasattr(select, "epoll"):
         return None

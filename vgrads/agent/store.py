@@ -105,9 +105,9 @@ class FileCache:
         OSError, FetchFailed where that fails."""
         folder.mkdir()
         for name in outputs:
-            _inside(folder, name).parent.mkdir(parents=True, exist_ok=True)
+            _resolve_inside(folder, name).parent.mkdir(parents=True, exist_ok=True)
         for name, digest in inputs.items():
-            path = _inside(folder, name)
+            path = _resolve_inside(folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             if name in executable:
                 (self._folder / digest).chmod(0o555)
@@ -131,11 +131,11 @@ class FileCache:
         def work(line: _Line) -> None:
             began_s, wrong = time.monotonic(), []
             for name in outputs:
-                path = _inside(folder, name)
+                path = _resolve_inside(folder, name)
                 address = f"/outputs/{key[0]}/{key[1]}/{key[2]}/{quote(name, safe='')}"
                 try:
                     if account:
-                        with _own_file(folder, name, account) as number:
+                        with _open_own_file(folder, name, account) as number:
                             line.put(address, Path(f"/proc/self/fd/{number}"))
                     elif path.is_file():
                         line.put(address, path)
@@ -185,7 +185,7 @@ class _Line:
             digest = hashlib.sha256()
             if answer.status != 200:
                 answer.read()
-                return _status_of(answer), ""
+                return _find_status(answer), ""
             try:
                 file = path.open("wb")
             except OSError as error:
@@ -218,7 +218,7 @@ class _Line:
                 connection.request("PUT", address, body=file, headers=headers)
             answer = connection.getresponse()
             answer.read()
-            return _status_of(answer), ""
+            return _find_status(answer), ""
 
         self._with_retries(once)
 
@@ -246,7 +246,7 @@ class _Line:
         raise FetchFailed("the agent is leaving")
 
 
-def _status_of(answer: HTTPResponse) -> int:
+def _find_status(answer: HTTPResponse) -> int:
     """Return the status of an answer; 502 for an error that is not the manager's own."""
     if answer.status >= 400 and answer.headers.get(OURS) is None:
         return 502
@@ -260,7 +260,7 @@ def _write(file: Any, piece: bytes) -> None:
         raise FetchFailed(str(error)) from None
 
 
-def _inside(folder: Path, name: str) -> Path:
+def _resolve_inside(folder: Path, name: str) -> Path:
     """Return the path of a file in a task's folder. Raise FetchFailed for a name outside it."""
     path = Path(name)
     if not name or path.is_absolute() or ".." in path.parts:
@@ -269,7 +269,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _own_file(folder: Path, name: str, account: int) -> Iterator[int]:
+def _open_own_file(folder: Path, name: str, account: int) -> Iterator[int]:
     """Open a file of an account in a task's folder. Raise FetchFailed for one of another account:
     this process may read more than the task."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

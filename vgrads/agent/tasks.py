@@ -167,7 +167,7 @@ class TaskQueue:
 
     def _outcome_of_call(self, call: AttemptOutcome) -> AttemptOutcome:
         self._release(call.task, self.calls.freed(call.task))
-        return _judged_call(call)
+        return _judge_call(call)
 
     def ends_of(
         self, over: Iterable[tuple[AgentTask, ExitedChild]], now_s: float
@@ -191,7 +191,7 @@ class TaskQueue:
             self._streams.close(task.streams)
         else:
             self._streams.give_back(task.streams)
-        return _outcome(task, ended, now_s, texts)
+        return _make_outcome(task, ended, now_s, texts)
 
     def end(self, key: Key, why: str, hard: bool = False) -> None:
         """End a running task for this reason: first by SIGTERM, unless ``hard``."""
@@ -245,10 +245,12 @@ class TaskQueue:
         self._marks.kill_all(end_s)
 
 
-def _outcome(task: AgentTask, ended: ExitedChild, now_s: float, texts: list[str]) -> AttemptOutcome:
+def _make_outcome(
+    task: AgentTask, ended: ExitedChild, now_s: float, texts: list[str]
+) -> AttemptOutcome:
     code: int | None = ended.code
     if task.why:
-        code, why = _judged(task.why)
+        code, why = _judge_code(task.why)
         texts[1] = f"{texts[1].rstrip()}\n{why}".lstrip() if why else texts[1]
     refused = (*task.bag.refused, *(task.bag.withheld if code else ()))
     if refused:
@@ -265,15 +267,15 @@ def _outcome(task: AgentTask, ended: ExitedChild, now_s: float, texts: list[str]
     )
 
 
-def _judged_call(call: AttemptOutcome) -> AttemptOutcome:
+def _judge_call(call: AttemptOutcome) -> AttemptOutcome:
     """Return the result of a call; one that the agent ended has the reason for that."""
     if not call.task.why:
         return call
-    code, why = _judged(call.task.why)
+    code, why = _judge_code(call.task.why)
     return call._replace(code=code, err=f"{call.err.rstrip()}\n{why}".lstrip())
 
 
-def _judged(why: str) -> tuple[int | None, str]:
+def _judge_code(why: str) -> tuple[int | None, str]:
     """Return the exit code of a task that the agent ended, and the reported message."""
     if why == "cancel":
         return -signal.SIGTERM, ""

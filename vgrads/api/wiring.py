@@ -141,7 +141,7 @@ def make_drivers(
 def _open_driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driver:
     """Return a site's driver, which keeps to its closed windows: a simulated cluster does so by
     itself."""
-    driver = _driver(site, clock, around, own)
+    driver = _make_driver(site, clock, around, own)
     if not site.closed or (site.kind == "batch" and site.driver == "simulated"):
         return driver
     from vgrads.execmgr.closed_site import ClosedSite
@@ -149,16 +149,16 @@ def _open_driver(site: Site, clock: Clock, around: Wiring, own: bool = False) ->
     return ClosedSite(driver, site, clock, around.zero_s(site, clock))
 
 
-def _driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driver:
+def _make_driver(site: Site, clock: Clock, around: Wiring, own: bool = False) -> Driver:
     if site.driver == "local":
         passed = None if own else pass_environment(os.environ, False, allowed=site.pass_env)[0]
         return LocalDriver(site.procs, clock, passed)
     if site.driver != "simulated":
         return open_site(site, clock)
-    return _simulated(site, clock, around)
+    return _make_simulated(site, clock, around)
 
 
-def _simulated(site: Site, clock: Clock, around: Wiring) -> Driver:
+def _make_simulated(site: Site, clock: Clock, around: Wiring) -> Driver:
     from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
     from vgrads.simulator.cloud import CloudRegion
 
@@ -171,7 +171,7 @@ def _simulated(site: Site, clock: Clock, around: Wiring) -> Driver:
         seed=around.seed,
     )
     if site.kind == "batch":
-        cluster = _cluster(site, around, around.zero_s(site, clock))
+        cluster = _make_cluster(site, around, around.zero_s(site, clock))
         return SimulatedBatch(cluster, clock, behaviour)
     return SimulatedCloud(CloudRegion(site.procs), clock, behaviour)
 
@@ -187,7 +187,7 @@ def open_batch(site: Site) -> BatchSite:
 
     shell = Shell(site.name, site.access)
     max_walltime_s = {queue.name: queue.max_walltime_s for queue in site.queues}
-    return BatchSite(site.name, _dialect(site.driver), shell, site.access, max_walltime_s)
+    return BatchSite(site.name, _find_dialect(site.driver), shell, site.access, max_walltime_s)
 
 
 def derive_site_file(site: Site, kind: str) -> Path:
@@ -198,7 +198,7 @@ def derive_site_file(site: Site, kind: str) -> Path:
     return home() / "queues" / f"{plain}-{hashlib.sha256(identity).hexdigest()[:8]}.{kind}"
 
 
-def _dialect(driver: str) -> Dialect:
+def _find_dialect(driver: str) -> Dialect:
     from vgrads.drivers.gridengine import GridEngine
     from vgrads.drivers.pbs import Pbs
     from vgrads.drivers.slurm import Slurm
@@ -241,7 +241,7 @@ def open_site(site: Site, clock: Clock | None = None) -> BatchDriver | CloudDriv
     return CloudDriver(site.name, api, clock or WallClock(), site.access, prices)
 
 
-def _cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
+def _make_cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
     from vgrads.kernel.streams import stream
     from vgrads.simulator.cluster import BatchCluster
     from vgrads.simulator.load import draw_outages, load_background
@@ -249,7 +249,9 @@ def _cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
 
     cluster = BatchCluster(site.procs, cycle_s=site.cycle_s, cycle_phase_s=site.cycle_phase_s)
     until_s = around.until_s + HORIZON_S
-    for outage in draw_outages(_nodes(site), until_s, stream(around.seed, "outages", site.name)):
+    for outage in draw_outages(
+        _list_nodes(site), until_s, stream(around.seed, "outages", site.name)
+    ):
         cluster.break_down(outage)
     for closure in find_closures(site, zero_s):
         cluster.close(closure.begin_s - zero_s, closure.end_s - zero_s, closure.left)
@@ -262,7 +264,7 @@ def _cluster(site: Site, around: Wiring, zero_s: float) -> BatchCluster:
     return cluster
 
 
-def _nodes(site: Site) -> Nodes:
+def _list_nodes(site: Site) -> Nodes:
     from vgrads.simulator.load import Nodes
 
     cores = site.nodes[0].cores
@@ -346,7 +348,7 @@ def make_real_engine(
         if site in remote:
             polling[site.name] = SitePolling(
                 poll_s=site.access.poll_s,
-                pilot=partial(_pilot, site, away),
+                pilot=partial(_make_pilot_command, site, away),
                 reports=away.reports,
                 patience_s=_PATIENCE_S + 2 * site.boot_s,
                 dismiss=away.dismiss,
@@ -362,7 +364,7 @@ def read_own_values(names: Iterable[str]) -> dict[str, str]:
 def remove_other_jobs(drivers: Mapping[str, Driver], run_id: str, needed: Collection[str]) -> None:
     """Remove jobs with the mark of a run whose slots it does not need: submitted after the end of
     its journal, or ended for the run but not at the site."""
-    for driver in map(_innermost, drivers.values()):
+    for driver in map(_find_innermost, drivers.values()):
         if _is_real_driver(driver):
             with suppress(SiteError):  # retried; `vgrads sites sweep` finds the rest
                 jobs = driver.marked_jobs()
@@ -373,7 +375,7 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
     """Wait until real sites list no more jobs of a run; the wait for a silent or slow site is
     short."""
     end_s = time.monotonic() + _GONE_S
-    for driver in map(_innermost, drivers.values()):
+    for driver in map(_find_innermost, drivers.values()):
         while _is_real_driver(driver) and time.monotonic() < end_s:
             try:
                 if not any(job.run == run_id for job in driver.marked_jobs()):
@@ -383,7 +385,7 @@ def await_gone(drivers: Mapping[str, Driver], run_id: str) -> None:
             time.sleep(1.0)
 
 
-def _innermost(driver: Driver) -> Driver:
+def _find_innermost(driver: Driver) -> Driver:
     from vgrads.execmgr.closed_site import ClosedSite
 
     return driver.driver if isinstance(driver, ClosedSite) else driver
@@ -397,7 +399,7 @@ def _is_real_driver(driver: Driver) -> TypeGuard[BatchDriver | CloudDriver]:
     return isinstance(driver, BatchDriver | CloudDriver)
 
 
-def _pilot(site: Site, engine: AgentEngine) -> Pilot:
+def _make_pilot_command(site: Site, engine: AgentEngine) -> Pilot:
     """Return the command of a site's slots. The first call opens this machine's port for agents."""
     host = find_contact_host(site) if is_real(site) else "127.0.0.1"
     passes = {"VGRADS_PASS_ENV": " ".join(site.pass_env)} if site.pass_env else {}

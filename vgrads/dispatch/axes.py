@@ -22,7 +22,7 @@ def expand_range(values: tuple[int | float, ...], where: str) -> RangeSteps:
     one."""
     start, stop = (0, values[0]) if len(values) == 1 else values[:2]
     step = values[2] if len(values) == 3 else 1
-    if step == 0 or not all(map(_finite, (start, stop, step))):
+    if step == 0 or not all(map(_require_finite, (start, stop, step))):
         raise InputError("a range needs a step other than 0", where=where)
     count = max(0, -int((start - stop) // step))
     if count > MOST_TASKS:
@@ -32,7 +32,7 @@ def expand_range(values: tuple[int | float, ...], where: str) -> RangeSteps:
     return RangeSteps(start, step, count)
 
 
-def _finite(number: float) -> bool:
+def _require_finite(number: float) -> bool:
     return abs(number) < 1e18
 
 

@@ -71,7 +71,7 @@ class LinesDocument(Document):
 Value = Annotated[str, Field(strict=True), StringConstraints(strip_whitespace=False)] | float | int
 
 
-def _kind_of(parameter: object) -> str:
+def _find_kind(parameter: object) -> str:
     """Return which form of a parameter is meant, so that errors concern that form alone."""
     if isinstance(parameter, dict):
         return "[range]" if "range" in parameter else "[lines]"
@@ -84,7 +84,7 @@ Parameter = Annotated[
     Annotated[tuple[Value, ...], Tag("[list]")]
     | Annotated[RangeDocument, Tag("[range]")]
     | Annotated[LinesDocument, Tag("[lines]")],
-    Discriminator(_kind_of),
+    Discriminator(_find_kind),
 ]
 
 
@@ -221,13 +221,15 @@ def restore_written_parameters(document: Mapping[str, Any]) -> Mapping[str, Any]
         return document
     written = document.as_written("parameters")
     fields = {
-        name: _as_written(values, written.get(str(name)) if isinstance(written, dict) else None)
+        name: _format_as_written(
+            values, written.get(str(name)) if isinstance(written, dict) else None
+        )
         for name, values in parameters.items()
     }
     return document.replaced(parameters=fields)
 
 
-def _as_written(values: object, written: object) -> Any:
+def _format_as_written(values: object, written: object) -> Any:
     if not isinstance(values, list) or not isinstance(written, list):
         return values
     if len(written) != len(values) or any(value is None for value in values):
@@ -281,7 +283,7 @@ class _Lists:
 def build_bag(document: BagDocument, folder: Path) -> BagSpec:
     """Build the bag of a document; its files are searched in ``folder``."""
     lists = _Lists(folder)
-    commands = _commands(document, folder, lists)
+    commands = _read_commands(document, folder, lists)
     if not len(commands) and not document.open:
         raise InputError(
             "has no tasks", fix="give parameters, commands, or a file that is not empty"
@@ -314,7 +316,7 @@ def build_bag(document: BagDocument, folder: Path) -> BagSpec:
         env=dict(document.env),
         pass_env=document.pass_env,
         output_bytes=document.output_bytes,
-        policy=_policy(document, folder),
+        policy=_read_policy(document, folder),
         learns=document.copies == "learned",
         most_replicas=document.most_copies,
         tail_below=document.tail_below,
@@ -326,13 +328,13 @@ def build_bag(document: BagDocument, folder: Path) -> BagSpec:
     )
 
 
-def _policy(document: BagDocument, folder: Path) -> Policy | None:
+def _read_policy(document: BagDocument, folder: Path) -> Policy | None:
     policy = None
     if document.policy is not None:
         policy = read_policy(document.policy, "policy")
     elif document.policy_file is not None:
         try:
-            text = _text_of(folder / document.policy_file)
+            text = _read_text(folder / document.policy_file)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise InputError(f"cannot be read: {reason}", where="policy_file") from error
@@ -352,13 +354,13 @@ def _policy(document: BagDocument, folder: Path) -> Policy | None:
     return policy
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return a file's text without the byte order mark that some editors add; anything but a file
     (a pipe never ends) is rejected."""
     return read_user_file(path).decode("utf-8-sig")
 
 
-def _commands(document: BagDocument, folder: Path, lists: _Lists) -> TaskCommands:
+def _read_commands(document: BagDocument, folder: Path, lists: _Lists) -> TaskCommands:
     if document.open:
         return Listed(GrowingCommands(folder / OPEN))
     if document.commands is not None:
@@ -366,7 +368,7 @@ def _commands(document: BagDocument, folder: Path, lists: _Lists) -> TaskCommand
     if document.commands_file is not None:
         return Listed(lists.read(document.commands_file, "commands_file"))
     axes = ([read_table(folder / document.table)] if document.table else []) + [
-        _axis(name, parameter, lists) for name, parameter in document.parameters.items()
+        _read_axis(name, parameter, lists) for name, parameter in document.parameters.items()
     ]
     names = [name for axis in axes for name in axis.names]
     for name in names:
@@ -390,7 +392,7 @@ def _check_files(document: BagDocument, commands: TaskCommands) -> None:
             )
 
 
-def _axis(name: str, values: Any, lists: _Lists) -> Axis:
+def _read_axis(name: str, values: Any, lists: _Lists) -> Axis:
     where = f"parameters.{name}"
     if isinstance(values, LinesDocument):
         return Axis((name,), FileRows(lists.read(values.lines, where)))

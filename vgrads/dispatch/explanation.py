@@ -47,7 +47,7 @@ def explain_refusal(
     core: Core, agent: AgentState, bag: BagState, task: int, now_s: float
 ) -> list[RejectionReason]:
     """Return why an agent does not get a task; empty where it may get it in its turn."""
-    return list(_reasons(core, agent, bag, task, now_s))
+    return list(_list_reasons(core, agent, bag, task, now_s))
 
 
 def find_unserved(
@@ -64,13 +64,13 @@ def find_unserved(
         if rules is None or rules.policy is None:
             continue
         with serving(bag.number):
-            why = _why_unserved(core, rules.policy, bag, agents, grids, now_s)
+            why = _explain_unserved(core, rules.policy, bag, agents, grids, now_s)
         if why:
             reasons[bag.number] = why
     return reasons
 
 
-def _why_unserved(
+def _explain_unserved(
     core: Core,
     policy: Policy,
     bag: BagState,
@@ -78,7 +78,7 @@ def _why_unserved(
     grids: Sequence[Mapping[str, object]],
     now_s: float,
 ) -> str:
-    late = _too_late(bag) if policy.has("Deadline") else ""
+    late = _find_late_task(bag) if policy.has("Deadline") else ""
     if not bag.tasks.pending or bag.tasks.where:
         return late
     fit = [
@@ -86,13 +86,17 @@ def _why_unserved(
         for agent in agents
         if agent.procs >= bag.procs and (not bag.sites or agent.site in bag.sites)
     ]
-    against = _by_no_agent(core, fit, bag, now_s) if fit else _by_no_grid(core, grids, bag)
+    against = (
+        _explain_no_agent(core, fit, bag, now_s) if fit else _explain_no_grid(core, grids, bag)
+    )
     if against is None:
         return late
-    return f"the policy accepts none of the {'hosts' if fit else 'grids'}, {_shown(against)}"
+    return (
+        f"the policy accepts none of the {'hosts' if fit else 'grids'}, {_format_verdict(against)}"
+    )
 
 
-def _too_late(bag: BagState) -> str:
+def _find_late_task(bag: BagState) -> str:
     """Return a task that moves between agents since none completes it before its Deadline; empty
     where none is detected."""
     tasks = bag.tasks
@@ -107,7 +111,7 @@ def _too_late(bag: BagState) -> str:
     return ""
 
 
-def _by_no_agent(
+def _explain_no_agent(
     core: Core, agents: Sequence[AgentState], bag: BagState, now_s: float
 ) -> PolicyVerdict | None:
     """Return why the first of these agents does not serve a bag; None where one may serve it."""
@@ -118,7 +122,7 @@ def _by_no_agent(
     return next((v for v in verdicts if v.slot in _SLOTS and not v.counts), None)
 
 
-def _by_no_grid(
+def _explain_no_grid(
     core: Core, grids: Sequence[Mapping[str, object]], bag: BagState
 ) -> PolicyVerdict | None:
     """Return why the first usable grid does not fit a bag; None where one fits, or there is
@@ -136,13 +140,13 @@ def _by_no_grid(
     return next((policy.explain("GridPolicy", state, queue=queue, grid=grid) for grid in fit), None)
 
 
-def _shown(verdict: PolicyVerdict) -> str:
-    values = ", ".join(f"{name} = {_word(value)}" for name, value in verdict.values)
+def _format_verdict(verdict: PolicyVerdict) -> str:
+    values = ", ".join(f"{name} = {_format_word(value)}" for name, value in verdict.values)
     text = f"{verdict.slot} = {verdict.expression}"
     return f"{text} [{values}]" if values else text
 
 
-def _reasons(
+def _list_reasons(
     core: Core, agent: AgentState, bag: BagState, task: int, now_s: float
 ) -> Iterator[RejectionReason]:
     if bag.tasks.status[task] > 1:
@@ -151,7 +155,7 @@ def _reasons(
     if (bag.number, task) in agent.assigned:
         yield RejectionReason("it has the task")
         return
-    yield from _of_agent(core, agent, now_s)
+    yield from _explain_agent(core, agent, now_s)
     if bag.procs > agent.procs:
         yield RejectionReason(
             f"it has {format_count(agent.procs, 'processor')}, the task needs {bag.procs}"
@@ -165,14 +169,14 @@ def _reasons(
         )
     if bag.failover and agent.site not in bag.failover and bag.tasks.failures.get(task):
         yield RejectionReason(f"the task has failed and may run only at {', '.join(bag.failover)}")
-    yield from _of_policy(core, agent, bag, task, now_s)
+    yield from _explain_policy(core, agent, bag, task, now_s)
     if bag.tasks.where.get(task) is not None and task not in core.dispatch_index.replicas.get(
         bag.number, ()
     ):
         yield RejectionReason("another agent has the task, and no replica is requested")
 
 
-def _of_agent(core: Core, agent: AgentState, now_s: float) -> Iterator[RejectionReason]:
+def _explain_agent(core: Core, agent: AgentState, now_s: float) -> Iterator[RejectionReason]:
     if not agent.here:
         yield RejectionReason("it has left")
     if agent.leaving:
@@ -187,15 +191,17 @@ def _of_agent(core: Core, agent: AgentState, now_s: float) -> Iterator[Rejection
         )
 
 
-def _of_policy(
+def _explain_policy(
     core: Core, agent: AgentState, bag: BagState, task: int, now_s: float
 ) -> Iterator[RejectionReason]:
     bag_selection = core.bag_selection
     for verdict in bag_selection.verdicts(agent, bag, task, now_s):
         if verdict.slot == "JobRequirements" and verdict.value is not True:
-            yield _reason(f"the bag rejects it: JobRequirements is {_word(verdict.value)}", verdict)
+            yield _format_reason(
+                f"the bag rejects it: JobRequirements is {_format_word(verdict.value)}", verdict
+            )
         elif verdict.slot == "Concurrency" and len(agent.assigned) >= verdict.counts:
-            yield _reason(
+            yield _format_reason(
                 f"it has {format_count(len(agent.assigned), 'task')}, and Concurrency is "
                 f"{verdict.counts}",
                 verdict,
@@ -203,7 +209,7 @@ def _of_policy(
         elif verdict.slot == "Rank":
             first = next(bag_selection.offers(agent, now_s), None)
             if first is not None and first.bag is not bag and first.rank > verdict.counts:
-                yield _reason(
+                yield _format_reason(
                     (
                         f"bag {first.bag.name} comes first: it ranks this agent {first.rank:g}, "
                         f"this bag {verdict.counts:g}"
@@ -212,12 +218,14 @@ def _of_policy(
                 )
 
 
-def _word(value: object) -> str:
+def _format_word(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else getattr(value, "value", str(value))
 
 
-def _reason(words: str, verdict: PolicyVerdict) -> RejectionReason:
-    values = {name: value if _is_plain(value) else _word(value) for name, value in verdict.values}
+def _format_reason(words: str, verdict: PolicyVerdict) -> RejectionReason:
+    values = {
+        name: value if _is_plain(value) else _format_word(value) for name, value in verdict.values
+    }
     return RejectionReason(words, verdict.slot, verdict.expression, values)
 
 

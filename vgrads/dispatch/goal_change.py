@@ -69,7 +69,7 @@ def read_request(
         )
     if budget is not None and not 0 <= budget < float("inf"):
         raise InputError(f"{budget:g} is no sum of dollars", where="budget")
-    tasks = _tasks_in(at_least)
+    tasks = _count_tasks(at_least)
     return GoalRequest(
         at_unix_s=now.timestamp(),
         within_s=None if deadline is None else parse_deadline(deadline, now, "deadline"),
@@ -80,7 +80,7 @@ def read_request(
     )
 
 
-def _tasks_in(at_least: str | None) -> int | None:
+def _count_tasks(at_least: str | None) -> int | None:
     """Return a number of tasks; None for a share."""
     text = (at_least or "").strip().replace(",", "").replace("_", "")
     return int(text) if text.isdecimal() and int(text) else None

@@ -57,11 +57,11 @@ def bag_json(bag: BagState, rate: float) -> dict[str, Any]:
         "ended_s": bag.ended_s,
         "rate": rate,
         "left_s": left / rate if rate > 0 and left else None,
-        "reason": bag.cancelled or bag.fault or _why_dropped(bag) or bag.why_closed,
+        "reason": bag.cancelled or bag.fault or _explain_drop(bag) or bag.why_closed,
     }
 
 
-def _why_dropped(bag: BagState) -> str:
+def _explain_drop(bag: BagState) -> str:
     """Return the reason for tasks that can never be ready, empty where there are none."""
     dropped, failed = bag.tasks.counts[DROPPED], bag.tasks.counts[FAILED]
     if bag.tasks.order is None or not dropped:

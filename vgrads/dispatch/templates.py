@@ -21,12 +21,14 @@ def check_template(text: str, names: Sequence[str], where: str) -> None:
         raise InputError(
             f"is not a valid template: {error}",
             where=where,
-            fix=_doubled(text, names),
+            fix=_advise_doubled_braces(text, names),
         ) from error
     for _, name, _ in parts:
         if name and not PARAMETER.fullmatch(name):
             raise InputError(
-                f"'{{{name}}}' names no parameter", where=where, fix=_doubled(text, names)
+                f"'{{{name}}}' names no parameter",
+                where=where,
+                fix=_advise_doubled_braces(text, names),
             )
         if name and name not in (*names, TASK):
             choices = ", ".join((*names, TASK))
@@ -39,7 +41,7 @@ def check_template(text: str, names: Sequence[str], where: str) -> None:
         raise InputError("'{name:form}' accepts only the form 'raw'", where=where)
 
 
-def _doubled(text: str, names: Sequence[str]) -> str:
+def _advise_doubled_braces(text: str, names: Sequence[str]) -> str:
     """Return the advice to double the braces of a template that are no parameter's."""
     own = "|".join(map(re.escape, (*names, TASK)))
     unchanged = rf"\{{\{{|\}}\}}|\{{(?:{own})(?::{RAW})?\}}"

@@ -153,17 +153,17 @@ def write_agent_command(*pythons: str) -> str:
     name, so nothing is left of it.
     """
     packed = base64.b64encode(build_agent_file()).decode()
-    return _with_python(pythons, _UNPACK + _BODY + _START, packed)
+    return _add_python(pythons, _UNPACK + _BODY + _START, packed)
 
 
 def write_fetching_agent_command(*pythons: str) -> str:
     """Return the same in 3 kB, for sites that start nothing longer: it gets the agent from the
     manager's port, and runs it only if it is the expected one."""
     digest = hashlib.sha256(build_agent_file()).hexdigest()
-    return _with_python(pythons, _UNPACK + _FETCH + _START, digest)
+    return _add_python(pythons, _UNPACK + _FETCH + _START, digest)
 
 
-def _with_python(pythons: Sequence[str], program: str, argument: str) -> str:
+def _add_python(pythons: Sequence[str], program: str, argument: str) -> str:
     names = pythons or ("python3",)
     missing = shlex.quote(f"vgrads: no {' or '.join(names)} here")
     return (

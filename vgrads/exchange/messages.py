@@ -55,32 +55,32 @@ def read(body: bytes, agent_number: Callable[[str], int], now_s: float) -> Recei
     invalid one."""
     try:
         payload = json.loads(body, parse_constant=_refuse_constant)
-        agent = _text(payload["host"])
+        agent = _require_text(payload["host"])
         number = agent_number(agent)
         ends, printed = [], []
         for entry in payload.get("ended", ()):
             bag, task, attempt, code, times, cpu_s, peak_mib, out, err, *value = entry
-            key = _triple((bag, task, attempt))
+            key = _check_triple((bag, task, attempt))
             ends.append((key[0], _end(number, now_s, key, (code, times, cpu_s, peak_mib))))
-            out, err = _printed(out), _printed(err)
+            out, err = _require_printed(out), _require_printed(err)
             if out or err or value:
-                printed.append(PrintedOutput(*key, out, err, *map(_value, value)))
+                printed.append(PrintedOutput(*key, out, err, *map(_decode_value, value)))
         printing = [
-            PrintedOutput(*_triple(entry[:3]), *map(_printed, entry[3:5]))
+            PrintedOutput(*_check_triple(entry[:3]), *map(_require_printed, entry[3:5]))
             for entry in payload.get("printing", ())
         ]
         message = Message(
             agent=agent,
-            incarnation=_text(payload["life"]),
-            seq=_whole(payload["seq"], _MOST_SEQ),
-            hello=_hello(payload.get("hello")),
+            incarnation=_require_text(payload["life"]),
+            seq=_require_whole(payload["seq"], _MOST_SEQ),
+            hello=_check_hello(payload.get("hello")),
             ends=ends,
-            returned=_triples(payload.get("returned", ())),
-            leaving=_text(payload.get("leaving", "")),
-            cached=_digests(payload.get("cached", ())),
-            running=_ages(payload.get("running", ())),
+            returned=_check_triples(payload.get("returned", ())),
+            leaving=_require_text(payload.get("leaving", "")),
+            cached=_check_digests(payload.get("cached", ())),
+            running=_check_ages(payload.get("running", ())),
         )
-        wait_s = min(60.0, _number(payload.get("wait_s", 30.0), _MOST_S))
+        wait_s = min(60.0, _require_number(payload.get("wait_s", 30.0), _MOST_S))
         return ReceivedMessage(message, printed, wait_s, printing)
     except (
         ValueError,
@@ -99,50 +99,56 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a number")
 
 
-def _whole(value: object, most: int, least: int = 0) -> int:
+def _require_whole(value: object, most: int, least: int = 0) -> int:
     """Return an integer in a range. Raise ValueError for anything else."""
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{_shown(value)} is not a whole number from {least} to {most}")
+        raise ValueError(f"{_require_shown(value)} is not a whole number from {least} to {most}")
     return value
 
 
-def _number(value: Any, most: float, least: float = 0.0) -> float:
+def _require_number(value: Any, most: float, least: float = 0.0) -> float:
     """Return a number in a range, therefore finite. Raise ValueError for anything else."""
     if type(value) not in (int, float) or not least <= value <= most:
-        raise ValueError(f"{_shown(value)} is not a number from {least:g} to {most:g}")
+        raise ValueError(f"{_require_shown(value)} is not a number from {least:g} to {most:g}")
     return float(value)
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     """Return a short text that can be stored. Raise ValueError for anything else."""
     if not isinstance(value, str) or len(value) > _MOST_NAME:
-        raise ValueError(f"{_shown(value)} is not a string of up to {_MOST_NAME} characters")
+        raise ValueError(
+            f"{_require_shown(value)} is not a string of up to {_MOST_NAME} characters"
+        )
     value.encode()  # half of a surrogate pair is invalid
     return value
 
 
-def _printed(value: object) -> str:
+def _require_printed(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{_shown(value)} is not valid output of a task")
+        raise ValueError(f"{_require_shown(value)} is not valid output of a task")
     text = value[-_MOST_TEXT:]
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _value(value: object) -> str:
+def _decode_value(value: object) -> str:
     """Return a packed value in base64. Raise ValueError for anything else."""
     if not isinstance(value, str) or len(value) > _MOST_TEXT or not value.isascii():
-        raise ValueError(f"{_shown(value)} is not a packed value")
+        raise ValueError(f"{_require_shown(value)} is not a packed value")
     return value
 
 
-def _shown(value: object) -> str:
+def _require_shown(value: object) -> str:
     return repr(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 64 else "the number"
 
 
 def _end(agent: int, now_s: float, which: tuple[int, int, int], how: Sequence[Any]) -> AttemptEnd:
     code, times, cpu_s, peak_mib = how
-    waited_s, fetched_s, ran_s, sent_s = (_number(t, _MOST_S) for t in times)
-    number = COULD_NOT if code is None else max(-32767, min(32767, _whole(code, 2**31, -(2**31))))
+    waited_s, fetched_s, ran_s, sent_s = (_require_number(t, _MOST_S) for t in times)
+    number = (
+        COULD_NOT
+        if code is None
+        else max(-32767, min(32767, _require_whole(code, 2**31, -(2**31))))
+    )
     return AttemptEnd(
         which[1],
         agent,
@@ -153,60 +159,60 @@ def _end(agent: int, now_s: float, which: tuple[int, int, int], how: Sequence[An
         waited_s,
         fetched_s,
         sent_s,
-        _number(cpu_s, _MOST_S),
-        _number(peak_mib, _MOST_MIB) / 1024.0,
+        _require_number(cpu_s, _MOST_S),
+        _require_number(peak_mib, _MOST_MIB) / 1024.0,
     )
 
 
-def _hello(payload: Any) -> Hello | None:
+def _check_hello(payload: Any) -> Hello | None:
     if payload is None:
         return None
     left_s = payload.get("left_s")
     return Hello(
-        slot=_text(payload["slot"]),
-        node=_whole(payload.get("node", 0), _MOST_NUMBER),
-        nodes=_whole(payload.get("nodes", 1), _MOST_NUMBER),
-        procs=max(1, _whole(payload.get("procs", 1), _MOST_PROCS)),
-        memory_mib=_number(payload.get("memory_mib", 0.0), _MOST_MIB),
-        name=_text(payload.get("name", ""))[:200],
-        left_s=None if left_s is None else _number(left_s, _MOST_S, -_MOST_S),
-        machine=_text(payload.get("machine", ""))[:200],
-        attributes=_attributes(payload.get("attributes", {})),
-        assigned=_triples(payload.get("held", ())),
-        cached=_digests(payload.get("cached", ())),
+        slot=_require_text(payload["slot"]),
+        node=_require_whole(payload.get("node", 0), _MOST_NUMBER),
+        nodes=_require_whole(payload.get("nodes", 1), _MOST_NUMBER),
+        procs=max(1, _require_whole(payload.get("procs", 1), _MOST_PROCS)),
+        memory_mib=_require_number(payload.get("memory_mib", 0.0), _MOST_MIB),
+        name=_require_text(payload.get("name", ""))[:200],
+        left_s=None if left_s is None else _require_number(left_s, _MOST_S, -_MOST_S),
+        machine=_require_text(payload.get("machine", ""))[:200],
+        attributes=_check_attributes(payload.get("attributes", {})),
+        assigned=_check_triples(payload.get("held", ())),
+        cached=_check_digests(payload.get("cached", ())),
     )
 
 
-def _ages(rows: Any) -> tuple[tuple[Triple, float], ...]:
-    return tuple((_triple(key), _number(age_s, _MOST_S)) for *key, age_s in rows)
+def _check_ages(rows: Any) -> tuple[tuple[Triple, float], ...]:
+    return tuple((_check_triple(key), _require_number(age_s, _MOST_S)) for *key, age_s in rows)
 
 
-def _attributes(payload: Any) -> dict[str, Any]:
+def _check_attributes(payload: Any) -> dict[str, Any]:
     """Return the additional attributes of an agent: plain values, limited in number."""
     attributes: dict[str, Any] = {}
     for name, value in list(dict(payload).items())[:_MOST_ATTRIBUTES]:
         if isinstance(value, str):
-            attributes[_text(name)[:100]] = _text(value)
+            attributes[_require_text(name)[:100]] = _require_text(value)
         elif isinstance(value, bool):
-            attributes[_text(name)[:100]] = value
+            attributes[_require_text(name)[:100]] = value
         elif isinstance(value, int | float):
-            plain = _number(value, _MOST_VALUE, -_MOST_VALUE)
-            attributes[_text(name)[:100]] = value if isinstance(value, int) else plain
+            plain = _require_number(value, _MOST_VALUE, -_MOST_VALUE)
+            attributes[_require_text(name)[:100]] = value if isinstance(value, int) else plain
     return attributes
 
 
-def _digests(payload: Any) -> tuple[str, ...]:
-    return tuple(map(_text, payload))
+def _check_digests(payload: Any) -> tuple[str, ...]:
+    return tuple(map(_require_text, payload))
 
 
-def _triple(values: Sequence[Any]) -> Triple:
+def _check_triple(values: Sequence[Any]) -> Triple:
     bag, task, attempt = values
     return (
-        _whole(bag, _MOST_NUMBER),
-        _whole(task, _MOST_NUMBER),
-        _whole(attempt, 2**16 - 1),
+        _require_whole(bag, _MOST_NUMBER),
+        _require_whole(task, _MOST_NUMBER),
+        _require_whole(attempt, 2**16 - 1),
     )
 
 
-def _triples(rows: Any) -> tuple[Triple, ...]:
-    return tuple(map(_triple, rows))
+def _check_triples(rows: Any) -> tuple[Triple, ...]:
+    return tuple(map(_check_triple, rows))

@@ -48,7 +48,7 @@ def place_of(
     sites: Sites | None, name: str, environment: str, max_workers: int | None, token: str
 ) -> Place:
     """Return where calls run; InputError for what does not fit together."""
-    results = _results_of(name) if name else None
+    results = _name_results(name) if name else None
     document = {"name": name or "executor", "output_bytes": _MOST_PRINTED}
     if isinstance(sites, str) and sites.startswith(("http://", "https://")):
         from vgrads.executor.service import ServiceChannel
@@ -56,10 +56,10 @@ def place_of(
         command = python_command(environment, "")
         connect = partial(ServiceChannel, sites, token, goes_on=results is not None)
         return Place(connect, document, command, 8, results=results)
-    return replace(_here(sites, environment, max_workers, document), results=results)
+    return replace(_connect_here(sites, environment, max_workers, document), results=results)
 
 
-def _here(
+def _connect_here(
     sites: Sites | None,
     environment: str,
     max_workers: int | None,
@@ -100,7 +100,7 @@ def _remove_old(runs: Path) -> None:
                 shutil.rmtree(folder)
 
 
-def _results_of(name: str) -> KeyedResults:
+def _name_results(name: str) -> KeyedResults:
     if "/" in name or "\0" in name or name in (".", "..") or len(name.encode()) > _LONGEST_NAME:
         raise InputError(
             f"{name!r} is no name of a folder", where="name", fix="give a name without '/'"

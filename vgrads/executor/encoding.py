@@ -97,7 +97,7 @@ def dump_arguments(
     try:
         _Pickler(file, buffers, futures).dump(arguments)
     except Exception as error:
-        raise _explained("an argument", arguments, error) from error
+        raise _explain_error("an argument", arguments, error) from error
     return [file.getvalue(), *(buffer.raw() for buffer in buffers)], futures
 
 
@@ -106,10 +106,10 @@ def dump_named(what: str, value: object) -> list[Any]:
     try:
         return dump(value)
     except Exception as error:
-        raise _explained(what, value, error) from error
+        raise _explain_error(what, value, error) from error
 
 
-def _explained(what: str, value: object, error: Exception) -> CannotBePickled:
+def _explain_error(what: str, value: object, error: Exception) -> CannotBePickled:
     return CannotBePickled(f"{what} cannot be pickled: {error}{blame(value)}")
 
 
@@ -210,12 +210,12 @@ def outcome(parts: Sequence[memoryview], code: int | None, why: str) -> tuple[bo
     if code == 0:
         return True, value
     packed, text, words = value
-    exception = _exception_of(packed, words)
+    exception = _decode_exception(packed, words)
     exception.__cause__ = RemoteTraceback(text)
     return False, exception
 
 
-def _exception_of(packed: bytes, words: str) -> BaseException:
+def _decode_exception(packed: bytes, words: str) -> BaseException:
     """Return a packed exception; TaskFailed with its name and text where its class cannot be read
     here."""
     try:
@@ -258,7 +258,7 @@ def is_constant(function: Callable[..., Any]) -> bool:
     scope = function.__globals__
     return all(
         isinstance(scope[name], types.ModuleType)
-        for name in _names(function.__code__)
+        for name in _list_names(function.__code__)
         if name in scope
     )
 
@@ -272,8 +272,8 @@ def _is_importable(function: types.FunctionType) -> bool:
     return value is function
 
 
-def _names(code: types.CodeType) -> Iterator[str]:
+def _list_names(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+            yield from _list_names(constant)

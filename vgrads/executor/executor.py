@@ -365,7 +365,7 @@ class _After:
                 return
         future, function, arguments = self._call
         try:
-            results = [_parts_of(one) for one in self._earlier]
+            results = [_encode_result(one) for one in self._earlier]
             command = self._bag.encoder.command(function, arguments, results)
             if not future.cancelled():
                 self._bag.add(future, command)
@@ -380,7 +380,7 @@ def _has_failed(future: CallFuture) -> bool:
     return future.done() and (future.cancelled() or future.exception() is not None)
 
 
-def _parts_of(future: Future[Any]) -> Sequence[Any]:
+def _encode_result(future: Future[Any]) -> Sequence[Any]:
     """Return the packed result of a future: that of a call as it arrived."""
     value = future.result()
     return getattr(future, "parts", ()) or dump_named("a result", value)

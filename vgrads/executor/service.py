@@ -36,7 +36,7 @@ class ServiceCalls:
             return
         size = packed_size(parts)
         try:
-            self._client.put_part(self._bag.bag_id, digest, _slices(parts), size)
+            self._client.put_part(self._bag.bag_id, digest, _slice_parts(parts), size)
         except InputError as error:
             raise InputError(
                 f"{size >> 20} MiB of a call cannot be sent: {error}",
@@ -77,7 +77,7 @@ class ServiceCalls:
         self._bag.shutdown(wait=True)
 
 
-def _slices(parts: Sequence[Any]) -> Iterator[memoryview]:
+def _slice_parts(parts: Sequence[Any]) -> Iterator[memoryview]:
     """Yield packed parts in pieces that are each sent within the timeout of a connection."""
     for part in pieces_of(parts):
         piece = memoryview(part)
@@ -93,7 +93,7 @@ def _pass_on(
         result = future.result()
         file = None
         if result.code == 0 and not result.value:
-            file = _fetched(client, bag_id, f"{number}.value")
+            file = _fetch_value(client, bag_id, f"{number}.value")
         how = "no node could run it" if result.code is None else f"exit code {result.code}"
         printed = (result.value, result.out, result.err, how)
         ended = Ended(number, result.code, *printed, result.ran_s, file, file is not None)
@@ -102,7 +102,7 @@ def _pass_on(
     on_ends([ended])
 
 
-def _fetched(client: Client, bag_id: str, name: str) -> Path:
+def _fetch_value(client: Client, bag_id: str, name: str) -> Path:
     """Return a large value as a temporary file."""
     with tempfile.NamedTemporaryFile(prefix="vgrads-", delete=False) as file:
         try:

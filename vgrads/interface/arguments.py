@@ -62,12 +62,14 @@ def named_arguments(*requests: type) -> Iterator[None]:
         yield
     except VgradsError as error:
         words = {field.name: field.word for of in requests for field in describe_fields(of)}
-        error.where, error.fix = (_OPTION.sub(_argument, text) for text in (error.where, error.fix))
+        error.where, error.fix = (
+            _OPTION.sub(_name_argument, text) for text in (error.where, error.fix)
+        )
         error.where = ", ".join(words.get(name, name) for name in error.where.split(", "))
         raise
 
 
-def _argument(option: re.Match[str]) -> str:
+def _name_argument(option: re.Match[str]) -> str:
     return option[1].replace("-", "_")
 
 

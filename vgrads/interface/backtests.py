@@ -84,7 +84,7 @@ class BacktestResult:
         return box_html(
             bare_table(
                 ("history", "queue", "scored", "coverage", "worst 500", "median bound"),
-                map(_cells, self.rows),
+                map(_make_cells, self.rows),
             ),
             charts_html(curves_svg(self._charts())),
         )
@@ -98,7 +98,7 @@ class BacktestResult:
         return [reliability_chart(points)] if points else []
 
 
-def _cells(row: BacktestRow) -> tuple[str, ...]:
+def _make_cells(row: BacktestRow) -> tuple[str, ...]:
     return (
         row.history,
         row.queue,
@@ -134,7 +134,7 @@ def backtest_histories(
         reading=make_reading_options(options),
         probabilities=tuple(stated),
     )
-    jobs = [replace(replay, path=file) for file in _files(histories)]
+    jobs = [replace(replay, path=file) for file in _list_files(histories)]
     by_level: dict[float, list[Trial]] = {level: [] for level in stated}
     for finished in backtest_all(jobs, on_progress):
         for trial in finished:
@@ -142,12 +142,14 @@ def backtest_histories(
     return BacktestResult(
         rows=tuple(backtest_rows(by_level[requested_level], options.by)),
         histories=tuple(histories_json(by_level[requested_level])),
-        reliability=tuple(point for level in stated for point in _point(level, by_level[level])),
+        reliability=tuple(
+            point for level in stated for point in _make_point(level, by_level[level])
+        ),
         probability=requested_level,
     )
 
 
-def _files(histories: FileName | Sequence[FileName]) -> list[Path]:
+def _list_files(histories: FileName | Sequence[FileName]) -> list[Path]:
     if isinstance(histories, str | os.PathLike):
         return [path_of(histories)]
     if not histories:
@@ -155,7 +157,7 @@ def _files(histories: FileName | Sequence[FileName]) -> list[Path]:
     return [path_of(file) for file in histories]
 
 
-def _point(level: float, trials: Sequence[Trial]) -> Iterator[ReliabilityPoint]:
+def _make_point(level: float, trials: Sequence[Trial]) -> Iterator[ReliabilityPoint]:
     """The point of one level; none where no job has a bound."""
     scored = sum(int(trial.scored.sum()) for trial in trials)
     if not scored:

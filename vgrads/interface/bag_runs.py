@@ -101,8 +101,8 @@ class BagResult:
         """The result in words."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return (
-            f"{self.done:,} of {format_count(self.tasks, 'task')} done in {_duration(self.seconds)}"
-            f"{failed}, {self.rate:,.1f} per second: {self.state}"
+            f"{self.done:,} of {format_count(self.tasks, 'task')} done in "
+            f"{_format_duration(self.seconds)}{failed}, {self.rate:,.1f} per second: {self.state}"
         )
 
     def __repr__(self) -> str:
@@ -136,14 +136,14 @@ def run_bag(
     run, runs = f"bag-{secrets.token_hex(5)}", make_home() / "bags"
     place = folder or runs / run
     with exclusive(place):
-        earlier = () if how.rerun else _earlier_bags(runs, document.name)
+        earlier = () if how.rerun else _list_earlier_bags(runs, document.name)
         _store(document, source, catalog, place, earlier)
-        work = _work(place, catalog, run, how)
-        unfinished = _in_thread(work)
-    return _result(document.name, place, unfinished)
+        work = _carry_out(place, catalog, run, how)
+        unfinished = _run_in_thread(work)
+    return _make_result(document.name, place, unfinished)
 
 
-def _earlier_bags(runs: Path, name: str) -> Iterator[EarlierBag]:
+def _list_earlier_bags(runs: Path, name: str) -> Iterator[EarlierBag]:
     """Return the newest earlier runs of a bag whose tasks can be reused."""
     stored: list[tuple[float, EarlierBag]] = []
     for folder in runs.iterdir() if runs.is_dir() else ():
@@ -180,7 +180,9 @@ def _store(
         )
 
 
-def _work(folder: Path, catalog: Catalog, run: str, how: BagOptions) -> BagWork | VirtualBagWork:
+def _carry_out(
+    folder: Path, catalog: Catalog, run: str, how: BagOptions
+) -> BagWork | VirtualBagWork:
     def watch(status: Mapping[str, Any]) -> None:
         if how.on_status is not None and status["bags"]:
             how.on_status({**status["bags"][_NUMBER], "nodes": status["host_count"]})
@@ -189,7 +191,7 @@ def _work(folder: Path, catalog: Catalog, run: str, how: BagOptions) -> BagWork 
     return choose_clock(BagWork(folder, catalog, run, ControlRequests, watch, rules, own=True))
 
 
-def _in_thread(work: BagWork | VirtualBagWork) -> str:
+def _run_in_thread(work: BagWork | VirtualBagWork) -> str:
     """Carry out in a thread: a notebook has an event loop of its own in this one. Ctrl-C releases
     the nodes first. Return why work is left; empty where none is."""
     with ThreadPoolExecutor(1, "vgrads-bag") as pool:
@@ -202,7 +204,7 @@ def _in_thread(work: BagWork | VirtualBagWork) -> str:
             raise
 
 
-def _result(name: str, folder: Path, reason: str) -> BagResult:
+def _make_result(name: str, folder: Path, reason: str) -> BagResult:
     whole = read_status(folder)
     status = whole["bags"][_NUMBER]
     seconds = max(0.0, (status["ended_s"] or whole["now_s"]) - status["came_s"])
@@ -222,5 +224,5 @@ def _result(name: str, folder: Path, reason: str) -> BagResult:
     )
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < 10 else format_duration(seconds)

@@ -64,7 +64,7 @@ class Bag:
             "name": name,
             "command": command,
             "commands": None if commands is None else tuple(commands),
-            "parameters": {key: _values(value) for key, value in (parameters or {}).items()},
+            "parameters": {key: _list_values(value) for key, value in (parameters or {}).items()},
             "inputs": tuple(inputs),
             "outputs": tuple(outputs),
             "procs": procs,
@@ -134,7 +134,7 @@ class Bag:
         return run_bag(self.document, self.folder, catalog, chosen, how)
 
 
-def _values(values: Values) -> Any:
+def _list_values(values: Values) -> Any:
     if isinstance(values, range):
         return {"range": [values.start, values.stop, values.step]}
     if isinstance(values, str):

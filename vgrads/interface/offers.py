@@ -107,7 +107,7 @@ def offers(
     True
     """
     grid = open_grid(catalog_of(sites), instant_of(at))
-    offer = procure(grid.catalog, grid.knowledge, _request(request), seed)
+    offer = procure(grid.catalog, grid.knowledge, _make_request(request), seed)
     document = offer_json(offer)
     names = (
         *("name", "enough", "probability", "standard_error"),
@@ -121,7 +121,7 @@ def offers(
     )
 
 
-def _request(request: FileName | Mapping[str, Any]) -> GridRequest:
+def _make_request(request: FileName | Mapping[str, Any]) -> GridRequest:
     if isinstance(request, Mapping):
         return parse_request_document(request, "request")
     if isinstance(request, str) and "{" in request:

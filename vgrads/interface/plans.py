@@ -211,21 +211,21 @@ def plan_result(planned: Planned, seed: int, at: float | datetime | None) -> Pla
         scheduled=decision.scheduled,
         cost_usd=decision.cost_usd,
         slots=tuple(PlanSlot(**row) for row in document["slots"]),
-        placements=tuple(_placement(row) for row in document["placements"]),
+        placements=tuple(_make_placement(row) for row in document["placements"]),
         relaxations=decision.relaxations,
-        notes=tuple(_notes(planned)),
+        notes=tuple(_list_notes(planned)),
         seed=seed,
         at=at,
         planned=planned,
     )
 
 
-def _placement(row: Mapping[str, Any]) -> TaskPlacement:
+def _make_placement(row: Mapping[str, Any]) -> TaskPlacement:
     fields = {name: value for name, value in row.items() if name != "copy"}
     return TaskPlacement(replica=row["copy"], **fields)
 
 
-def _notes(planned: Planned) -> Iterator[str]:
+def _list_notes(planned: Planned) -> Iterator[str]:
     """Warnings, as the command line prints them."""
     yield from dict.fromkeys(w for log in planned.grid.logs.values() for w in log.warnings)
     yield from describe_priors(planned.grid.words)

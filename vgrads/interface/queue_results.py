@@ -117,7 +117,7 @@ class BoundResult:
             confidence=self.confidence,
             step_s=seconds_of(step, "step"),
         )
-        return _trajectory_result(answer_trajectory(self.open_queue, question))
+        return _make_trajectory_result(answer_trajectory(self.open_queue, question))
 
     def explain(self) -> dict[str, Any]:
         """The method that gave the bound and the properties of the queue that moved it."""
@@ -196,7 +196,7 @@ class ProbabilityResult:
         )
 
 
-def _trajectory_result(answer: TrajectoryAnswer) -> TrajectoryResult:
+def _make_trajectory_result(answer: TrajectoryAnswer) -> TrajectoryResult:
     document = answer.as_json()
     return TrajectoryResult(
         submit_in_s=document["submit_in_s"],

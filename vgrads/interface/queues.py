@@ -29,7 +29,7 @@ def bound_of(
     question = BoundQuestion(
         **field_values(options, BoundOptions), **_place(history, reading, sites)
     )
-    answer = ask_bound(question, _context(sites))
+    answer = ask_bound(question, _make_context(sites))
     document = answer.as_json()
     return BoundResult(
         bound_s=answer.bound.bound_s,
@@ -52,7 +52,7 @@ def probability_of(
     """The probability; the arguments are those of :func:`vgrads.probability`."""
     shared = field_values(options, ProbabilityOptions)
     question = ProbabilityQuestion(**shared, **_place(history, reading, sites))
-    document = ask_probability(question, _context(sites)).as_json()
+    document = ask_probability(question, _make_context(sites)).as_json()
     names = ("probability", "within_s", "confidence", "method", "jobs", "since")
     return ProbabilityResult(**{name: document[name] for name in names}, json=document)
 
@@ -70,5 +70,5 @@ def _place(history: FileName, reading: ReadingFields, sites: Sites | None) -> di
     return {"site": site, "queue": chosen.name, "reading": options}
 
 
-def _context(sites: Sites | None) -> ForecastContext:
+def _make_context(sites: Sites | None) -> ForecastContext:
     return ForecastContext(catalog=lambda: None if sites is None else catalog_of(sites))

@@ -130,7 +130,7 @@ def run_result(options: RunOptions, outcome: RunOutcome, journal: RunJournal) ->
         verdict=outcome.verdict,
         finished_s=dict(sorted(outcome.done.items())),
         attempts=tuple(
-            _attempt(row) for row in attempts_json(journal.attempts(), options.folder, 0)
+            _make_attempt(row) for row in attempts_json(journal.attempts(), options.folder, 0)
         ),
         folder=options.folder,
         outcome=outcome,
@@ -138,7 +138,7 @@ def run_result(options: RunOptions, outcome: RunOutcome, journal: RunJournal) ->
     )
 
 
-def _attempt(row: Mapping[str, Any]) -> AttemptResult:
+def _make_attempt(row: Mapping[str, Any]) -> AttemptResult:
     names = ("workflow", "task", "attempt", "state", "reason", "started_s", "seconds", "site")
     fields = {name: row[name] for name in (*names, "slot")}
     return AttemptResult(replica=row["copy"], exit_code=row["exit"], **fields)

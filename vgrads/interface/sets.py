@@ -104,11 +104,11 @@ def read_set(
 def read_changed(source: FileName | Mapping[str, Any], changes: SetFileOptions) -> LoadedSet:
     """The set of a file, or of the fields of a mapping, with these changes."""
     if isinstance(source, Mapping):
-        return _from_mapping(source, changes.deadline)
-    return _loaded(*load_set(path_of(source), overrides=set_overrides(changes)))
+        return _read_mapping(source, changes.deadline)
+    return _make_loaded(*load_set(path_of(source), overrides=set_overrides(changes)))
 
 
-def _from_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:
+def _read_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:
     fields = dict(source) if deadline is None else {**source, "deadline": deadline}
     if isinstance(fields.get("deadline"), timedelta):
         fields["deadline"] = fields["deadline"].total_seconds()
@@ -119,10 +119,10 @@ def _from_mapping(source: Mapping[str, Any], deadline: str | None) -> LoadedSet:
         "set",
         directory=str(folder),
     )
-    return _loaded(workflow_set, str(folder / document.sites) if document.sites else None)
+    return _make_loaded(workflow_set, str(folder / document.sites) if document.sites else None)
 
 
-def _loaded(workflow_set: WorkflowSet, sites: str | None) -> LoadedSet:
+def _make_loaded(workflow_set: WorkflowSet, sites: str | None) -> LoadedSet:
     return LoadedSet(
         name=workflow_set.name,
         workflows=tuple(workflow.name for workflow in workflow_set.workflows),

@@ -41,7 +41,7 @@ def start_chart(
         title="Start within a time",
         x_label="wait",
         y_label="probability",
-        curves=(Curve(label="start", points=_points(within.tolist(), chances.tolist())),),
+        curves=(Curve(label="start", points=_format_points(within.tolist(), chances.tolist())),),
         x_range=(0.0, end_s),
         marks=marks,
     )
@@ -51,7 +51,7 @@ def _bound_mark(bound_s: float) -> tuple[float, str]:
     return bound_s, f"bound {format_duration(bound_s)}"
 
 
-def _points(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, float], ...]:
+def _format_points(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, float], ...]:
     return tuple(zip(xs, ys, strict=True))
 
 

@@ -76,13 +76,13 @@ class ClosedWindow:
 
     def _begins(self, zone: tzinfo | None, from_s: float, until_s: float) -> Iterator[float]:
         if isinstance(self.begins, datetime):
-            yield _unix_s(self.begins, zone)
+            yield _convert_to_unix_s(self.begins, zone)
             return
         first = datetime.fromtimestamp(from_s - self.length_s, UTC).date() - timedelta(days=1)
         last = datetime.fromtimestamp(until_s, UTC).date() + timedelta(days=1)
         day = first + timedelta(days=((self.weekday or 0) - first.weekday()) % 7)
         while day <= last:
-            yield _unix_s(datetime.combine(day, self.begins), zone)
+            yield _convert_to_unix_s(datetime.combine(day, self.begins), zone)
             day += timedelta(days=7)
 
 
@@ -102,9 +102,9 @@ def parse_window(text: str, where: str = "closed") -> ClosedWindow:
     if length_s <= 0:
         raise InputError(f"'{text}' has no length", where=where, fix=_FIX)
     day, _, clock = begin.strip().partition(" ")
-    weekday = _weekday(day)
+    weekday = _parse_weekday(day)
     if weekday is None:
-        return ClosedWindow(length_s=length_s, begins=_date(begin, text, where))
+        return ClosedWindow(length_s=length_s, begins=_parse_date(begin, text, where))
     if length_s >= WEEK_S:
         raise InputError(
             f"'{text}' is closed for a week and more, every week", where=where, fix=_FIX
@@ -116,14 +116,14 @@ def parse_window(text: str, where: str = "closed") -> ClosedWindow:
     return ClosedWindow(length_s=length_s, begins=time(hour, minute, second), weekday=weekday)
 
 
-def _weekday(text: str) -> int | None:
+def _parse_weekday(text: str) -> int | None:
     name = text.lower().rstrip(".")
     if name in _DAYS:
         return _DAYS.index(name)
     return _NAMES.index(name) if name in _NAMES else None
 
 
-def _date(begin: str, text: str, where: str) -> datetime:
+def _parse_date(begin: str, text: str, where: str) -> datetime:
     try:
         instant = datetime.fromisoformat(begin.strip())
         instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()
@@ -138,7 +138,7 @@ def _date(begin: str, text: str, where: str) -> datetime:
     return instant
 
 
-def _unix_s(when: datetime, zone: tzinfo | None) -> float:
+def _convert_to_unix_s(when: datetime, zone: tzinfo | None) -> float:
     if when.tzinfo is None and zone is not None:
         when = when.replace(tzinfo=zone)
     return when.timestamp()

@@ -63,7 +63,7 @@ class Compiled(Generic[Params, Result]):
             changed_ns = source.stat().st_mtime_ns
             return any(
                 index.stat().st_mtime_ns >= changed_ns
-                for folder in _cache_folders(source)
+                for folder in _list_cache_folders(source)
                 for index in folder.glob(name)
             )
         except OSError:
@@ -128,7 +128,7 @@ class Compiled(Generic[Params, Result]):
         return cast(Callable[Params, Result], same)
 
 
-def _cache_folders(source: Path) -> Iterator[Path]:
+def _list_cache_folders(source: Path) -> Iterator[Path]:
     """Return the folders in which numba stores compiled functions of a module, if it may write
     there (:mod:`numba.core.caching`, whose import is what this avoids)."""
     hashed = hashlib.sha1(str(source.parent).encode(), usedforsecurity=False).hexdigest()

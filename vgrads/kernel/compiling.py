@@ -113,7 +113,7 @@ class _CompiledEntry(CPUDispatcher):
     def compile(self, sig: _Untyped) -> _Untyped:
         """Compile, or load what another process has compiled: it takes seconds, and processes that
         start together need the same functions."""
-        with preparation(), _alone(Path(self._cache.cache_path)):
+        with preparation(), _lock_compilation(Path(self._cache.cache_path)):
             return super().compile(sig)
 
     def add_overload(self, cres: _Untyped) -> None:
@@ -126,7 +126,7 @@ class _CompiledEntry(CPUDispatcher):
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_compilation(folder: Path) -> Iterator[None]:
     """Let one process of the machine compile the functions of a folder at a time."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def _pause_collector() -> Iterator[None]:
     """Collect no garbage: the compiler makes millions of objects, most of which it still uses."""
     enabled = gc.isenabled()
     gc.disable()
@@ -162,7 +162,7 @@ def entry(body: Callable[..., Any]) -> _Untyped:
     compile_ = dispatcher._compiler.compile
 
     def announced(*arguments: _Untyped) -> _Untyped:
-        with compilation(), _uncollected():
+        with compilation(), _pause_collector():
             return compile_(*arguments)
 
     dispatcher._compiler.compile = announced

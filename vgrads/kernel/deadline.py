@@ -15,7 +15,7 @@ _BARE = re.compile(r"\d+\.?\d*|\.\d+")
 def parse_deadline(deadline: str | float | datetime, now: datetime | None, where: str) -> float:
     """Return the seconds from ``now`` to a deadline: a duration, or an instant with a time zone.
     Raise InputError for anything else."""
-    instant = _as_instant(deadline)
+    instant = _parse_instant(deadline)
     if instant is None:
         seconds = parse_duration(deadline, where)  # type: ignore[arg-type]  # a datetime is an instant
     elif instant.tzinfo is None:
@@ -42,7 +42,7 @@ def as_written(deadline: str | float | datetime) -> str:
     return f"{deadline:.10g}" if isinstance(deadline, float) else str(deadline)
 
 
-def _as_instant(deadline: Any) -> datetime | None:
+def _parse_instant(deadline: Any) -> datetime | None:
     if isinstance(deadline, datetime):
         return deadline
     try:

@@ -33,17 +33,19 @@ _SMALLEST = 1e-6
 """Smaller values are input errors, and overflow if something is divided by them."""
 
 
-def _not_tiny(value: float) -> float:
+def _reject_tiny(value: float) -> float:
     if 0 < value < _SMALLEST:
         raise ValueError(f"must be 0 or at least {_SMALLEST:g}, is {value:g}")
     return value
 
 
 Seconds = Annotated[
-    float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), AfterValidator(_not_tiny)
+    float, Field(ge=0, le=LONGEST_S, allow_inf_nan=False), AfterValidator(_reject_tiny)
 ]
 """A time in a document: at most thirty years."""
-NotNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_not_tiny)]
+NotNegative = Annotated[
+    float, Field(ge=0, le=1e12, allow_inf_nan=False), AfterValidator(_reject_tiny)
+]
 """A size, a rate or a price."""
 Positive = Annotated[float, Field(ge=_SMALLEST, le=1e12, allow_inf_nan=False)]
 """The same without 0, where it would be meaningless."""
@@ -99,7 +101,7 @@ def _has_nul(value: object) -> bool:
 @cache
 def _takes_truth(model: type[BaseModel], field: str) -> bool:
     """True if a field may be a boolean."""
-    return _mentions(model.model_fields[field].annotation, bool)
+    return _mentions_kind(model.model_fields[field].annotation, bool)
 
 
 @cache
@@ -113,8 +115,8 @@ def _contains_document(annotation: object) -> bool:
     return own or any(map(_contains_document, get_args(annotation)))
 
 
-def _mentions(annotation: object, kind: type) -> bool:
-    return annotation in (kind, Any) or any(_mentions(a, kind) for a in get_args(annotation))
+def _mentions_kind(annotation: object, kind: type) -> bool:
+    return annotation in (kind, Any) or any(_mentions_kind(a, kind) for a in get_args(annotation))
 
 
 Model = TypeVar("Model", bound=Document)
@@ -230,8 +232,8 @@ def validate_field(model: type[Model], data: object) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first, *_ = matrix_problems = list_problems(error, model, _lines_of(data))
-        what, more = _all_problems(error, model, data)
+        first, *_ = matrix_problems = list_problems(error, model, _find_lines(data))
+        what, more = _join_problems(error, model, data)
         if len(matrix_problems) == 1:
             what = f"line {first.line}: {first.what}" if first.line else first.what
         raise InputError(what, more, where=first.field).at_line(first.line) from error
@@ -241,14 +243,14 @@ def document_error(
     error: ValidationError, model: type[BaseModel], data: object, where: str
 ) -> InputError:
     """Convert a Pydantic error into an InputError with all problems of a document."""
-    return InputError(*_all_problems(error, model, data), where=where)
+    return InputError(*_join_problems(error, model, data), where=where)
 
 
-def _all_problems(
+def _join_problems(
     error: ValidationError, model: type[BaseModel], data: object
 ) -> tuple[str, tuple[str, ...]]:
     """Return the message in one line, and all problems if there are several."""
-    lines = [str(problem) for problem in list_problems(error, model, _lines_of(data))]
+    lines = [str(problem) for problem in list_problems(error, model, _find_lines(data))]
     if len(lines) == 1:
         return lines[0], ()
     more = len(lines) - MAX_REPORTED
@@ -256,5 +258,5 @@ def _all_problems(
     return f"{len(lines)} errors", tuple(shown)
 
 
-def _lines_of(data: object) -> Callable[[tuple[str | int, ...]], int | None]:
+def _find_lines(data: object) -> Callable[[tuple[str | int, ...]], int | None]:
     return data.line if isinstance(data, Sourced) else lambda _: None

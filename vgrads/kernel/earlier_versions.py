@@ -36,22 +36,22 @@ def refuse_tables(tables: Collection[str], revision: str | None, database: str) 
     """Raise InputError where an earlier version wrote a database, given by its tables and their
     revision."""
     if version := earlier_version(tables, revision):
-        raise InputError(_text(version), where=database, fix=_OTHER_DATABASE)
+        raise InputError(_format_version(version), where=database, fix=_OTHER_DATABASE)
 
 
 def refuse_file(file: Path) -> None:
     """Raise InputError where an earlier version wrote an SQLite file. Nothing is changed."""
     if version := version_of_file(file):
-        raise InputError(_text(version), where=str(file), fix=_OTHER_DATABASE)
+        raise InputError(_format_version(version), where=str(file), fix=_OTHER_DATABASE)
 
 
 def refuse_home(folder: Path) -> None:
     """Raise InputError where an earlier version wrote a home. Nothing is changed."""
     if version := version_of_file(folder / "vgrads.db"):
-        raise InputError(_text(version), where=str(folder), fix=BEGIN_ANEW)
+        raise InputError(_format_version(version), where=str(folder), fix=BEGIN_ANEW)
 
 
-def _text(version: str) -> str:
+def _format_version(version: str) -> str:
     return f"was written by vgrads {version}, {UNREADABLE}"
 
 

@@ -45,7 +45,7 @@ def require(extra: str, what: str, where: str = "") -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise _missing(extra, what, where, error) from error
+            raise _make_missing_error(extra, what, where, error) from error
 
 
 def refuse_missing(extra: str, what: str, where: str = "") -> None:
@@ -53,7 +53,7 @@ def refuse_missing(extra: str, what: str, where: str = "") -> None:
     will use it."""
     for name in MODULES[extra]:
         if find_spec(name) is None:
-            raise _missing(extra, what, where, ImportError(name=name))
+            raise _make_missing_error(extra, what, where, ImportError(name=name))
 
 
 def require_at(extra: str, what: str, site: str) -> None:
@@ -65,7 +65,7 @@ def require_at(extra: str, what: str, site: str) -> None:
         raise SiteError(error.what, site=site, transient=True, fix=error.fix) from error
 
 
-def _missing(extra: str, what: str, where: str, error: ImportError) -> MissingExtraError:
+def _make_missing_error(extra: str, what: str, where: str, error: ImportError) -> MissingExtraError:
     absent = error.name in MODULES[extra]
     why = "which is not installed" if absent else f"which cannot be loaded: {error}"
     return MissingExtraError(

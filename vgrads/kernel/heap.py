@@ -10,7 +10,7 @@ from vgrads.kernel.compiled import compiled_in_place
 @compiled_in_place
 def push(keys: Floats, numbers: Ints, size: int, key: float, number: int) -> int:
     """Add an entry and return the new size. The arrays must have room."""
-    _lift(keys, numbers, size, key, number)
+    _lift_entry(keys, numbers, size, key, number)
     return size + 1
 
 
@@ -33,12 +33,12 @@ def pop(keys: Floats, numbers: Ints, size: int) -> int:
     if down < size:
         keys[hole], numbers[hole] = keys[down], numbers[down]
         hole = down
-    _lift(keys, numbers, hole, keys[size], numbers[size])
+    _lift_entry(keys, numbers, hole, keys[size], numbers[size])
     return size
 
 
 @compiled_in_place
-def _lift(keys: Floats, numbers: Ints, at: int, key: float, number: int) -> None:
+def _lift_entry(keys: Floats, numbers: Ints, at: int, key: float, number: int) -> None:
     """Put an entry at a position, or as far above it as it belongs."""
     while at > 0:
         up = (at - 1) >> 1

@@ -53,15 +53,19 @@ def detail_problems(
         if location in by_location:  # alternatives of a union: none of them accepted it
             text = by_location[location].what
             if "neither" not in text and "none of the" not in text:
-                what = f"has none of the allowed types: {_shown(error_details['input'])}"
+                what = f"has none of the allowed types: {_format_value(error_details['input'])}"
                 by_location[location] = Problem(
                     by_location[location].field, what, by_location[location].line
                 )
             continue
         line = lines(location[:-1] if error_details["type"] == "missing" else location)
         field = ".".join(map(str, location)) or "document"
-        by_location[location] = Problem(field, _words(dict(error_details), location, owner), line)
-    return list(_list_once(sorted(_distinct(by_location), key=lambda problem: problem.line or 0)))
+        by_location[location] = Problem(
+            field, _phrase_problem(dict(error_details), location, owner), line
+        )
+    return list(
+        _list_once(sorted(_omit_consequences(by_location), key=lambda problem: problem.line or 0))
+    )
 
 
 def _list_once(problems: Iterable[Problem]) -> Iterator[Problem]:
@@ -78,7 +82,7 @@ _FOLLOWS = ("needs at least", "must be text")
 """
 
 
-def _distinct(by_location: Mapping[Location, Problem]) -> Iterator[Problem]:
+def _omit_consequences(by_location: Mapping[Location, Problem]) -> Iterator[Problem]:
     """Omit problems that only follow from others: a list that is empty because its entries are
     wrong, the key for which another is a typo."""
     intended = {p.what.partition("did you mean ")[2].strip("'?") for p in by_location.values()}
@@ -100,7 +104,7 @@ def _strip_union_names(
     owner: type[BaseModel] | None = None
     for part in location:
         models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        fields = [_field(kind, part) for kind in models]
+        fields = [_find_field(kind, part) for kind in models]
         arms = {kind.__name__ for kind in models} if len(kinds) > 1 else set()
         if arms and not any(fields) and (part in arms or _tag(part)):
             continue
@@ -108,25 +112,25 @@ def _strip_union_names(
             path.append(part)
             owner = models[0] if models and not isinstance(part, int) else owner
             inner = [a for a in fields if a is not None] or (kinds if isinstance(part, int) else [])
-            kinds = [leaf for annotation in inner for leaf in _leaves(annotation)]
+            kinds = [leaf for annotation in inner for leaf in _list_leaves(annotation)]
         elif not _tag(part):
             path.append(part)
     return tuple(path), owner
 
 
-def _field(model: type[BaseModel], name: str | int) -> Any:
+def _find_field(model: type[BaseModel], name: str | int) -> Any:
     for key, field in model.model_fields.items():
         if name in (key, field.alias):
             return field.annotation
     return None
 
 
-def _leaves(annotation: object) -> Iterator[Any]:
+def _list_leaves(annotation: object) -> Iterator[Any]:
     arguments = get_args(annotation)
     if not arguments:
         yield annotation
     for argument in arguments:
-        yield from _leaves(argument)
+        yield from _list_leaves(argument)
 
 
 def _tag(part: str | int) -> bool:
@@ -173,54 +177,58 @@ _FORMS = {
 """Kinds of values, by the first word of Pydantic's kind of error."""
 
 
-def _words(detail: Mapping[str, Any], location: Location, owner: type[BaseModel] | None) -> str:
+def _phrase_problem(
+    detail: Mapping[str, Any], location: Location, owner: type[BaseModel] | None
+) -> str:
     kind, value = str(detail["type"]), detail.get("input")
     if kind == "missing":
         return _MISSING
     if kind == "json_invalid":
         return f"is not JSON: {(detail.get('ctx') or {}).get('error', 'it cannot be parsed')}"
     if kind == "extra_forbidden":
-        return f"unknown key{suggest(str(location[-1]), _keys(owner))}"
+        return f"unknown key{suggest(str(location[-1]), _list_keys(owner))}"
     if kind in ("float_parsing", "int_parsing", "float_type", "int_type"):
         whole = "whole " if kind.startswith("int") else ""
-        return f"must be a {whole}number, is {_shown(value)}"
+        return f"must be a {whole}number, is {_format_value(value)}"
     if kind == "string_too_short":
         return "must not be empty"
     if kind in _PLAIN:
-        return f"{_PLAIN[kind]}, is {_shown(value)}"
+        return f"{_PLAIN[kind]}, is {_format_value(value)}"
     if kind in ("value_error", "assertion_error"):  # our own words
         return str(detail["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return (
         _limit_words(kind, value, detail.get("ctx") or {})
-        or f"{_shown(value)} is {_FORMS.get(kind.partition('_')[0], 'not a valid value')}"
+        or f"{_format_value(value)} is {_FORMS.get(kind.partition('_')[0], 'not a valid value')}"
     )
 
 
 def value_problem(detail: Mapping[str, Any]) -> str:
     """Return what is wrong with a single value, by Pydantic's details."""
-    return _words(detail, (), None)
+    return _phrase_problem(detail, (), None)
 
 
 def _limit_words(kind: str, value: object, limits: Mapping[str, Any]) -> str:
     """Describe a value beyond its limits; empty for anything else."""
     if kind in _NUMBERS:
         name, words = _NUMBERS[kind]
-        return f"{words} {limits[name]:g}, is {_shown(value)}"
+        return f"{words} {limits[name]:g}, is {_format_value(value)}"
     if kind in ("literal_error", "enum"):
         expected = re.findall(r"'([^']*)'", str(limits.get("expected", "")))
         intended = suggest(str(value), expected, report=False)
-        return f"{_shown(value)} is none of {', '.join(expected)}{intended}"
+        return f"{_format_value(value)} is none of {', '.join(expected)}{intended}"
     least, most = limits.get("min_length"), limits.get("max_length")
     payload = {
         "too_short": f"needs at least {least} {'entry' if least == 1 else 'entries'}",
         "too_long": f"has more than {most} entries",
         "string_too_long": f"has more than {most} characters",
-        "string_pattern_mismatch": f"{_shown(value)} contains characters that are not allowed here",
+        "string_pattern_mismatch": (
+            f"{_format_value(value)} contains characters that are not allowed here"
+        ),
     }
     return payload.get(kind, "")
 
 
-def _keys(owner: type[BaseModel] | None) -> list[str]:
+def _list_keys(owner: type[BaseModel] | None) -> list[str]:
     """Return the keys of a document, its own before those that several kinds have."""
     if owner is None:
         return []
@@ -236,16 +244,16 @@ def suggest(text: str, choices: Iterable[str], report: bool = True) -> str:
     close = difflib.get_close_matches(text, written, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{written[close[0]]}'?"
-    return f"{_CHOICES}{_first(list(written.values()))})" if report and written else ""
+    return f"{_CHOICES}{_join_first_names(list(written.values()))})" if report and written else ""
 
 
-def _first(names: Sequence[str]) -> str:
+def _join_first_names(names: Sequence[str]) -> str:
     """Return names in a line, at most a dozen."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     text = repr(value[:60]) if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -275,8 +283,10 @@ class Sourced(dict[str, Any]):
     def line(self, location: Location) -> int | None:
         """Return the line of a value, or of the nearest one around it; None if unknown."""
         if self._kind == "toml":
-            return next((self._tables[p] for p in _around(location) if p in self._tables), None)
-        return _yaml_line(self._root, location)
+            return next(
+                (self._tables[p] for p in _list_enclosing(location) if p in self._tables), None
+            )
+        return _find_yaml_line(self._root, location)
 
     def line_of(self, place: str) -> int | None:
         """Return the line of a place as errors name it (``workflows.0.tasks: …``), or of the
@@ -288,7 +298,7 @@ class Sourced(dict[str, Any]):
 
     @cached_property
     def _tables(self) -> dict[Location, int]:
-        return _toml_lines(self._text)
+        return _find_toml_lines(self._text)
 
     @cached_property
     def _root(self) -> Any:
@@ -300,12 +310,12 @@ class Sourced(dict[str, Any]):
             return None
 
 
-def _around(location: Location) -> Iterator[Location]:
+def _list_enclosing(location: Location) -> Iterator[Location]:
     """Return a location and those that contain it, the nearest first."""
     return (location[:depth] for depth in range(len(location), 0, -1))
 
 
-def _yaml_line(node: Any, location: Location) -> int | None:
+def _find_yaml_line(node: Any, location: Location) -> int | None:
     if node is None:
         return None
     line = int(node.start_mark.line) + 1
@@ -329,7 +339,7 @@ _HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_\"'.-]+)\s*=")
 
 
-def _toml_lines(text: str) -> dict[Location, int]:
+def _find_toml_lines(text: str) -> dict[Location, int]:
     """Return the line of every header and key."""
     result: dict[Location, int] = {}
     counts: dict[Location, int] = {}
@@ -337,14 +347,14 @@ def _toml_lines(text: str) -> dict[Location, int]:
     for number, line in enumerate(text.splitlines(), start=1):
         header, key = _HEADER.match(line), _KEY.match(line)
         if header:
-            table = _toml_table(header, counts)
+            table = _find_toml_table(header, counts)
             result.setdefault(table, number)
         elif key:
             result.setdefault((*table, *key[1].strip("\"'").split(".")), number)
     return result
 
 
-def _toml_table(header: re.Match[str], counts: dict[Location, int]) -> Location:
+def _find_toml_table(header: re.Match[str], counts: dict[Location, int]) -> Location:
     names = header[2].split(".")
     here: Location = ()
     for depth, name in enumerate(part.strip().strip("\"'") for part in names):

@@ -112,16 +112,16 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
             lines.append(f"{indent}{line}".rstrip())
             continue
         margin = indent + line[: len(line) - len(line.lstrip())]
-        lines += _filled(_words(line, width - len(margin)), width, margin)
+        lines += _fill_words(_split_words(line, width - len(margin)), width, margin)
     return lines
 
 
-def _words(line: str, width: int) -> list[str]:
+def _split_words(line: str, width: int) -> list[str]:
     words = (match[0] for match in _WORD.finditer(line))
     return [part for word in words for part in ([word] if len(word) <= width else word.split())]
 
 
-def _filled(words: Sequence[str], width: int, margin: str) -> list[str]:
+def _fill_words(words: Sequence[str], width: int, margin: str) -> list[str]:
     lines, current = [], ""
     for word in words:
         longer = f"{current} {word}" if current else f"{margin}{word}"
@@ -141,15 +141,15 @@ def layout(table: TextTable, width: int, wide: bool = False) -> list[list[Span]]
         for n, column in enumerate(table.columns)
     ]
     placed = [column for column in table.columns if not column.below]
-    widths = _fitted(placed, natural, _total_of(dict(enumerate(natural))) if wide else width)
-    room = max(natural) if wide else width - _total_of(widths) - _GAP
-    lines = [[(line, "bold")] for line in _wrapped(table.title, width)]
+    widths = _fit_columns(placed, natural, _sum_widths(dict(enumerate(natural))) if wide else width)
+    room = max(natural) if wide else width - _sum_widths(widths) - _GAP
+    lines = [[(line, "bold")] for line in _wrap_text(table.title, width)]
     if rows:
         names = [column.name for column in table.columns]
-        header = _line(table.columns, widths, names, dict.fromkeys(names, "bold"), room)
+        header = _format_line(table.columns, widths, names, dict.fromkeys(names, "bold"), room)
         lines += [header, [("─" * sum(display_width(text) for text, _ in header), "dim")]]
     for row, cells in zip(table.rows, rows, strict=True):
-        lines.append(_line(table.columns, widths, cells, row.styles, room))
+        lines.append(_format_line(table.columns, widths, cells, row.styles, room))
         sentence = cells[len(placed)] if len(placed) < len(cells) else ""
         below = [sentence] if sentence and display_width(sentence) > room else []
         for note in (*below, *row.notes):
@@ -157,7 +157,7 @@ def layout(table: TextTable, width: int, wide: bool = False) -> list[list[Span]]
     left_out = [c.name for n, c in enumerate(placed) if n not in widths and c.name]
     if left_out and rows:
         text = f"not shown: {', '.join(left_out)} (--wide shows all)"
-        lines += [[(line, "dim")] for line in _wrapped(text, width)]
+        lines += [[(line, "dim")] for line in _wrap_text(text, width)]
     return lines + [[(line, "")] for note in table.notes for line in wrap(note, width)]
 
 
@@ -166,24 +166,26 @@ def table_lines(table: TextTable, width: int, wide: bool = False) -> list[str]:
     return ["".join(text for text, _ in line) for line in layout(table, width, wide)]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrap_text(text: str, width: int) -> list[str]:
     return wrap(text, width) if text else []
 
 
-def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
+def _fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) -> dict[int, int]:
     """Return the columns that are shown, and their widths."""
     shown = list(range(len(columns)))
-    while _total(columns, natural, shown, _SHORT) > width:
+    while _compute_total_width(columns, natural, shown, _SHORT) > width:
         foldable = [n for n in shown if columns[n].fold]
         if not foldable:
             break
         shown.remove(max(foldable, key=lambda n: (columns[n].fold, n)))
     for n in sorted(set(range(len(columns))) - set(shown), key=lambda n: columns[n].fold):
-        if _total(columns, natural, [*shown, n], _SHORT) <= width:  # narrower than those left out
+        if (
+            _compute_total_width(columns, natural, [*shown, n], _SHORT) <= width
+        ):  # narrower than those left out
             shown = sorted([*shown, n])
-    least = _SHORT if _total(columns, natural, shown, _SHORT) <= width else _SHORTEST
-    widths = {n: _least(columns[n], natural[n], least) for n in shown}
-    rest = width - _total_of(widths)
+    least = _SHORT if _compute_total_width(columns, natural, shown, _SHORT) <= width else _SHORTEST
+    widths = {n: _compute_least_width(columns[n], natural[n], least) for n in shown}
+    rest = width - _sum_widths(widths)
     for n in sorted(shown, key=lambda n: natural[n]):
         more = max(0, min(natural[n] - widths[n], rest))
         widths[n] += more
@@ -191,20 +193,22 @@ def _fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> di
     return widths
 
 
-def _total_of(widths: Mapping[int, int]) -> int:
+def _sum_widths(widths: Mapping[int, int]) -> int:
     return sum(widths.values()) + _GAP * (len(widths) - 1)
 
 
-def _least(column: Column, natural: int, least: int) -> int:
+def _compute_least_width(column: Column, natural: int, least: int) -> int:
     return min(natural, max(least, display_width(column.name))) if column.shorten else natural
 
 
-def _total(columns: Sequence[Column], natural: Sequence[int], shown: list[int], least: int) -> int:
-    widths = sum(_least(columns[n], natural[n], least) for n in shown)
+def _compute_total_width(
+    columns: Sequence[Column], natural: Sequence[int], shown: list[int], least: int
+) -> int:
+    widths = sum(_compute_least_width(columns[n], natural[n], least) for n in shown)
     return widths + _GAP * (len(shown) - 1)
 
 
-def _line(
+def _format_line(
     columns: Sequence[Column],
     widths: Mapping[int, int],
     cells: Sequence[str],
@@ -213,7 +217,7 @@ def _line(
 ) -> list[Span]:
     spans: list[Span] = []
     for n, width in widths.items():
-        text = _shortened(cells[n], width) if columns[n].shorten else cells[n]
+        text = _shorten_text(cells[n], width) if columns[n].shorten else cells[n]
         space = " " * (width - display_width(text))
         gap = " " * _GAP if spans else ""
         last = n == max(widths)
@@ -222,24 +226,24 @@ def _line(
     sentence = cells[-1] if columns[-1].below and display_width(cells[-1]) <= room else ""
     if sentence:
         used = sum(display_width(text) for text, _ in spans)
-        spans += [(" " * (_total_of(widths) + _GAP - used), ""), (sentence, styles.get("", ""))]
+        spans += [(" " * (_sum_widths(widths) + _GAP - used), ""), (sentence, styles.get("", ""))]
     spans = [span for span in spans if span[0]]
     while spans and not spans[-1][0].strip():
         spans.pop()
     return spans
 
 
-def _shortened(text: str, width: int) -> str:
+def _shorten_text(text: str, width: int) -> str:
     """Return a text with an ellipsis in its middle where it is too long: names differ at both
     ends."""
     if display_width(text) <= width:
         return text
     tail = (width - 1) // 3
     head = width - 1 - tail
-    return f"{_within(text, head)}…{_within(text[::-1], tail)[::-1]}"
+    return f"{_fit_text(text, head)}…{_fit_text(text[::-1], tail)[::-1]}"
 
 
-def _within(text: str, width: int) -> str:
+def _fit_text(text: str, width: int) -> str:
     total = 0
     for n, sign in enumerate(text):
         total += display_width(sign)

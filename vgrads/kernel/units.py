@@ -51,12 +51,12 @@ def parse_duration(text: str | float, where: str = "duration") -> float:
             f"'{text}' is not a duration", where=where, fix="write 90, 2h, 1h30m or 02:00:00"
         )
     if isinstance(text, int | float):
-        return _in_range(text, text, where)
+        return _require_range(text, text, where)
     clock = _CLOCK.match(text.strip())
     if clock:
         days, hours, minutes, seconds = (float(g or 0) for g in clock.groups())
-        return _in_range(days * 86400 + hours * 3600 + minutes * 60 + seconds, text, where)
-    return _in_range(_sum_parts(text.strip(), where), text, where)
+        return _require_range(days * 86400 + hours * 3600 + minutes * 60 + seconds, text, where)
+    return _require_range(_sum_parts(text.strip(), where), text, where)
 
 
 def parse_speed(text: float | str, where: str) -> float | None:
@@ -85,7 +85,7 @@ def _sum_parts(text: str, where: str) -> float:
     return total
 
 
-def _in_range(value: float, text: object, where: str) -> float:
+def _require_range(value: float, text: object, where: str) -> float:
     """Return a plausible duration in seconds: 0, or from a microsecond to thirty years."""
     if not (value == 0 or _SHORTEST_S <= value <= LONGEST_S):
         raise InputError(
@@ -152,7 +152,7 @@ def format_count(count: float | str, noun: str, verb: str = "") -> str:
 
 def parse_probability(value: str | float, where: str) -> float:
     """Parse a number strictly between 0 and 1 (``.95``, ``"95%"``)."""
-    number = _number(value, where)
+    number = _parse_number(value, where)
     if not 0 < number < 1:
         raise InputError(f"{value} is outside (0, 1)", where=where, fix="write for example 0.95")
     return number
@@ -160,7 +160,7 @@ def parse_probability(value: str | float, where: str) -> float:
 
 def parse_fraction(value: str | float, where: str = "fraction") -> float:
     """Parse a share in (0, 1]: ``"3/4"``, ``0.75``, ``"75%"``."""
-    number = _number(value, where)
+    number = _parse_number(value, where)
     if not 0 < number <= 1:
         raise InputError(
             f"{value} is not in (0, 1]", where=where, fix="write for example 3/4 or 0.75"
@@ -177,7 +177,7 @@ def needed_of(fraction: float, total: int) -> int:
     return max(1, math.ceil(fraction * total - 1e-9))
 
 
-def _number(value: str | float, where: str) -> float:
+def _parse_number(value: str | float, where: str) -> float:
     try:
         if isinstance(value, str) and value.strip().endswith("%"):
             return float(value.strip()[:-1]) / 100

@@ -108,7 +108,7 @@ def _open(
         if not any_kind:
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "is not a regular file", str(path))
-            kind = _file_system(handle)
+            kind = _find_file_system(handle)
             if kind in _NO_DATA:
                 raise OSError(errno.EPERM, f"is on a file system without data ({kind})", str(path))
         return open(f"/proc/self/fd/{handle}", "rb")  # noqa: PTH123 the one looked at
@@ -116,7 +116,7 @@ def _open(
         os.close(handle)
 
 
-def _file_system(handle: int) -> str:
+def _find_file_system(handle: int) -> str:
     """Return the kind of the file system of an open file; empty where it is not known."""
     with suppress(OSError):
         lines = Path(f"/proc/self/fdinfo/{handle}").read_text().split("\n")

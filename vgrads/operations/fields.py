@@ -119,7 +119,7 @@ def describe_fields(of: type) -> tuple[FieldDescription, ...]:
             if vars(base).get("DESCRIBED", True):
                 names = vars(sys.modules[base.__module__])
                 own = inspect.get_annotations(base)
-                hints |= {k: _evaluated(value, names) for k, value in own.items()}
+                hints |= {k: _evaluate_annotation(value, names) for k, value in own.items()}
         entries = [entry for entry in dataclasses.fields(of) if entry.name in hints]
         _described[of] = tuple(_describe(of, entry, hints[entry.name]) for entry in entries)
     return _described[of]
@@ -130,7 +130,7 @@ def field_values(options: object, of: type) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in describe_fields(of)}
 
 
-def _evaluated(annotation: object, names: dict[str, Any]) -> object:
+def _evaluate_annotation(annotation: object, names: dict[str, Any]) -> object:
     """Return an annotation, which is text where the module defers them (PEP 563)."""
     return eval(annotation, names) if isinstance(annotation, str) else annotation
 
@@ -165,7 +165,7 @@ class Request:
         for field in describe_fields(type(self)):
             entry = getattr(self, field.name)
             if field.type is int:
-                entry = _whole_number(field.name, entry)
+                entry = _require_whole_number(field.name, entry)
                 object.__setattr__(self, field.name, entry)
             for value in entry if isinstance(entry, tuple) else (entry,):
                 if value is not None and field.about.choices:
@@ -174,7 +174,7 @@ class Request:
                     _check_range(field, value)
 
 
-def _whole_number(name: str, value: SupportsIndex) -> int:
+def _require_whole_number(name: str, value: SupportsIndex) -> int:
     try:
         return operator.index(value)
     except TypeError:
@@ -203,9 +203,9 @@ def _check_range(field: FieldDescription, value: float) -> None:
     ]
     for words, limit, holds in limits:
         if limit is not None and not holds:
-            value_text, limit_text = (_shown(field, number) for number in (value, limit))
+            value_text, limit_text = (_format_value(field, number) for number in (value, limit))
             raise InputError(f"'{value_text}' must be {words} {limit_text}", where=field.name)
 
 
-def _shown(field: FieldDescription, value: float) -> str:
+def _format_value(field: FieldDescription, value: float) -> str:
     return format_duration(value) if field.form == DURATION else f"{value:.12g}"

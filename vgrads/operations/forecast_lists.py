@@ -96,7 +96,7 @@ class _Asker:
         opened = self._open(question.site, question.queue)
         answer, issued = answer_in_full(opened, question, self._how)
         self.issued.append(issued)
-        return {**_named(question), **answer}
+        return {**_name_question(question), **answer}
 
     def _open(self, site: str, queue: str) -> OpenQueue:
         key = (site, queue)
@@ -126,8 +126,8 @@ def answer_in_full(
     curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
     points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
     stated = Statement(bounds=tuple(bounds.items()), probabilities=points)
-    method, jobs, reason = _basis(query, shape, max(how.quantiles))
-    best = None if question.start_by_s is None else _best(opened, question)
+    method, jobs, reason = _describe_basis(query, shape, max(how.quantiles))
+    best = None if question.start_by_s is None else _find_best(opened, question)
     answer = {
         "method": method,
         "bounds": [{"quantile": q, "bound_s": bounds[q]} for q in how.quantiles],
@@ -152,7 +152,7 @@ class FullAnswer(QueueAnswer):
 
     def as_json(self) -> Json:
         """Return ``vgrads forecast --json``: as in ``POST /v1/forecasts``."""
-        return {**_named(self.question), **self.answer, **self.queue_json()}
+        return {**_name_question(self.question), **self.answer, **self.queue_json()}
 
 
 def ask_forecast(question: ForecastQuestion, context: ForecastContext) -> FullAnswer:
@@ -167,7 +167,7 @@ def ask_forecast(question: ForecastQuestion, context: ForecastContext) -> FullAn
     )
 
 
-def _basis(
+def _describe_basis(
     query: QueueQuery, shape: tuple[int, float], level: float
 ) -> tuple[str, int, str | None]:
     """Return the method of a bound, the number of jobs that it is based on, and why there is
@@ -183,7 +183,7 @@ def prepare(forecast: AnyForecast) -> None:
     replace(forecast).bounds(1, 3600.0, LEVELS)
 
 
-def _named(question: Question | ForecastQuestion) -> Json:
+def _name_question(question: Question | ForecastQuestion) -> Json:
     return {
         "site": question.site,
         "queue": question.queue,
@@ -192,7 +192,7 @@ def _named(question: Question | ForecastQuestion) -> Json:
     }
 
 
-def _best(opened: OpenQueue, question: Question | ForecastQuestion) -> Json:
+def _find_best(opened: OpenQueue, question: Question | ForecastQuestion) -> Json:
     """Return the latest instant to submit a job with the requested probability, else the best."""
     by_s = question.start_by_s or 0.0
     reservation = Reservation(
@@ -225,19 +225,19 @@ def forecast_many(
         try:
             question = entry if isinstance(entry, Question) else validate_field(Question, entry)
         except InputError as error:
-            answers.append(_refused(entry, error.where or "question", error))
+            answers.append(_describe_refusal(entry, error.where or "question", error))
             continue
         try:
             answers.append(asker.answer(question))
         except VgradsError as error:
             name = error.where if error.where in _SHAPE else "queue"
-            answers.append(_refused(_named(question), name, error))
+            answers.append(_describe_refusal(_name_question(question), name, error))
     return Forecasts(answers=answers, issued=asker.issued)
 
 
 _SHAPE = ("site", "queue", "procs", "walltime_s")
 
 
-def _refused(entry: object, name: str, error: VgradsError) -> Json:
+def _describe_refusal(entry: object, name: str, error: VgradsError) -> Json:
     plain = {k: entry[k] for k in _SHAPE if k in entry} if isinstance(entry, dict) else {}
     return {**plain, "field": name, "error": f"{name}: {error.without_place}"}

@@ -165,7 +165,7 @@ def ask_probability(question: ProbabilityQuestion, context: ForecastContext) -> 
     return ProbabilityAnswer(
         open_queue=opened,
         issued=issue_stated(opened.query, opened.target, shape, stated),
-        closure=_lessening(opened.query, shape, question, value),
+        closure=_describe_lessening(opened.query, shape, question, value),
         probability=value,
         within_s=question.within_s,
         confidence=question.confidence,
@@ -173,7 +173,7 @@ def ask_probability(question: ProbabilityQuestion, context: ForecastContext) -> 
     )
 
 
-def _lessening(
+def _describe_lessening(
     query: QueueQuery, shape: tuple[int, float], question: ProbabilityQuestion, value: float
 ) -> str | None:
     """Describe the closures that lessen a probability; None if none does."""
@@ -182,10 +182,10 @@ def _lessening(
     plain = float(query.forecast.probability(*shape, question.within_s, question.confidence))
     if plain - value < _LESS:
         return None
-    return _closures_until(query, question.within_s + question.walltime_s)
+    return _describe_closures_until(query, question.within_s + question.walltime_s)
 
 
-def _closures_until(query: QueueQuery, until_s: float) -> str | None:
+def _describe_closures_until(query: QueueQuery, until_s: float) -> str | None:
     """Describe the closures from now until an instant; None if there are none."""
     availability = query.availability
     closures = availability.during(0.0, until_s)
@@ -213,7 +213,7 @@ def answer_trajectory(opened: OpenQueue, question: TrajectoryQuestion) -> Trajec
     return TrajectoryAnswer(
         open_queue=opened,
         issued=issue_stated(opened.query, opened.target, shape, stated),
-        closure=_closures_until(opened.query, question.start_by_s + question.walltime_s),
+        closure=_describe_closures_until(opened.query, question.start_by_s + question.walltime_s),
         recommended=recommended,
         reservation=reservation,
     )

@@ -201,7 +201,7 @@ def open_queue(
         view = choose_view(query.log, query.at_s, query.forecast)
         if is_real(site) and question.live and question.user is not None:
             view = replace(view, reason=_USER_NAMED)
-    query = replace(query, availability=_availability(site, queue, question, query, snapshot))
+    query = replace(query, availability=_find_availability(site, queue, question, query, snapshot))
     target = ForecastTarget(
         site=site.name,
         queue=queue.name,
@@ -223,7 +223,7 @@ def _learned_unix_s(query: QueueQuery) -> float:
     return learned_unix_s(query.forecast, query.log)
 
 
-def _availability(
+def _find_availability(
     site: Site,
     queue: Queue,
     question: QuestionAtPlace,

@@ -46,7 +46,7 @@ def rank_queues(
         for queue in site.queues
     ]
     result = forecast_many(questions, replace(context, catalog=lambda: catalog), how)
-    rows = [_row(answer) for answer in result.answers if "error" not in answer]
+    rows = [_make_row(answer) for answer in result.answers if "error" not in answer]
     ranked = sorted(
         (row for row in rows if row["expected_start_s"] is not None),
         key=lambda row: (row["expected_start_s"], row["latest_start_s"] or math.inf),
@@ -74,7 +74,7 @@ def rank_queues(
     return document, result
 
 
-def _row(answer: Json) -> Json:
+def _make_row(answer: Json) -> Json:
     """Return an answer with its expected start and the interval around it."""
     bounds = {entry["quantile"]: entry["bound_s"] for entry in answer["bounds"]}
     earliest, latest = _INTERVAL
@@ -104,7 +104,7 @@ def find_cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json
     """Return the cloud nodes that run such a job at the lowest price on demand; None where no cloud
     has as many processors."""
     offers = [
-        _cloud_offer(site, node, procs, walltime_s)
+        _make_cloud_offer(site, node, procs, walltime_s)
         for site in catalog.sites
         if site.kind == "cloud" and site.procs >= procs
         for node in site.nodes
@@ -112,7 +112,7 @@ def find_cheapest_cloud(catalog: Catalog, procs: int, walltime_s: float) -> Json
     return min(offers, key=lambda offer: (offer["cost_usd"], offer["start_s"]), default=None)
 
 
-def _cloud_offer(site: Site, node: NodeType, procs: int, walltime_s: float) -> Json:
+def _make_cloud_offer(site: Site, node: NodeType, procs: int, walltime_s: float) -> Json:
     nodes = -(-procs // node.cores)
     cost_usd = billed_usd(nodes, walltime_s, site.billing_s, node.price_usd_per_hour)
     return {

@@ -54,7 +54,7 @@ class Expression:
 
     def __init__(self, node: Node, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self._compiled = _compile(node, {name: place for place, name in enumerate(self.names)})
+        self._compiled = _compile_node(node, {name: place for place, name in enumerate(self.names)})
 
     def evaluate(self, values: Sequence[Operand]) -> Value:
         """Return its value for these values of its names."""
@@ -64,23 +64,23 @@ class Expression:
 
 def constant(node: Node) -> Value:
     """Return the value of an expression that reads no names."""
-    result: Value = _compile(node, {})(())
+    result: Value = _compile_node(node, {})(())
     return result
 
 
-def _compile(node: Node, places: Mapping[str, int]) -> Compiled:
+def _compile_node(node: Node, places: Mapping[str, int]) -> Compiled:
     if node.kind == "value":
         fixed = convert_literal(node.value)
         return lambda _: fixed
     if node.kind == "name":
         place = places.get(node.word)
         return (lambda _: UNDEFINED) if place is None else (lambda values: values[place])
-    parts = [_compile(part, places) for part in node.parts]
+    parts = [_compile_node(part, places) for part in node.parts]
     if node.kind == "list":
         return lambda values: tuple([part(values) for part in parts])
     if node.kind == "call":
         return _call(node.word.lower(), parts)
-    return _operation(node.word, parts)
+    return _compile_operation(node.word, parts)
 
 
 def convert_literal(value: Value) -> Value:
@@ -88,11 +88,11 @@ def convert_literal(value: Value) -> Value:
     return UNDEFINED if value is None else value
 
 
-def _operation(sign: str, parts: Sequence[Compiled]) -> Compiled:
+def _compile_operation(sign: str, parts: Sequence[Compiled]) -> Compiled:
     if sign in ("||", "&&"):
-        return _logical(*parts, decides=sign == "||")
+        return _compile_logical(*parts, decides=sign == "||")
     if sign == "?":
-        return _condition(*parts)
+        return _compile_condition(*parts)
     if sign == "?:":
         first, other = parts
 
@@ -108,7 +108,7 @@ def _operation(sign: str, parts: Sequence[Compiled]) -> Compiled:
     return lambda values: both(left(values), right(values))
 
 
-def _logical(left: Compiled, right: Compiled, *, decides: bool) -> Compiled:
+def _compile_logical(left: Compiled, right: Compiled, *, decides: bool) -> Compiled:
     """Return ``||`` (decided by what is true) or ``&&`` (decided by what is false)."""
 
     def logical(values: Sequence[Operand]) -> Operand:
@@ -123,7 +123,7 @@ def _logical(left: Compiled, right: Compiled, *, decides: bool) -> Compiled:
     return logical
 
 
-def _condition(test: Compiled, yes: Compiled, no: Compiled) -> Compiled:
+def _compile_condition(test: Compiled, yes: Compiled, no: Compiled) -> Compiled:
     def condition(values: Sequence[Operand]) -> Operand:
         decided = is_true(test(values))
         if decided is True:
@@ -135,7 +135,7 @@ def _condition(test: Compiled, yes: Compiled, no: Compiled) -> Compiled:
 
 def _call(name: str, parts: Sequence[Compiled]) -> Compiled:
     if name == "ifthenelse":
-        return _condition(*parts) if len(parts) == 3 else (lambda _: ERROR)
+        return _compile_condition(*parts) if len(parts) == 3 else (lambda _: ERROR)
     least, most, function = FUNCTIONS_OF[name]
     if not least <= len(parts) <= most:
         return lambda _: ERROR

@@ -52,10 +52,10 @@ def literal_text(value: Operand) -> str:
     """Return a value as an expression of the language."""
     if type(value) is str:
         return f'"{"".join(_QUOTED.get(c, c) for c in value)}"'
-    return _text(value)
+    return _convert_to_text(value)
 
 
-def _text(value: Operand) -> str:
+def _convert_to_text(value: Operand) -> str:
     """Return a value as text: a text itself, others as they are written."""
     kind = type(value)
     if kind is str:
@@ -63,13 +63,13 @@ def _text(value: Operand) -> str:
     if kind is bool:
         return "true" if value else "false"
     if kind is float:
-        return _real_text(value)
+        return _format_real(value)
     if kind is tuple:
         return f"{{ {','.join(map(literal_text, value))} }}"
     return str(value.value) if value in (UNDEFINED, ERROR) else str(value)
 
 
-def _real_text(value: float) -> str:
+def _format_real(value: float) -> str:
     if not math.isfinite(value):
         return f'real("{"NaN" if math.isnan(value) else "INF" if value > 0 else "-INF"}")'
     if value == 0:
@@ -77,7 +77,7 @@ def _real_text(value: float) -> str:
     return f"{value:.15E}"
 
 
-def _number_of(value: Operand) -> float | int | None:
+def _convert_to_number(value: Operand) -> float | int | None:
     """Return a value as a number: of a text its beginning, as the C library reads it; None where
     there is none."""
     kind = type(value)
@@ -103,10 +103,10 @@ def _pass_nothing(function: Function) -> Function:
 
 
 def _size(value: Operand) -> Operand:
-    return len(value.encode()) if type(value) is str else _len_of(value)
+    return len(value.encode()) if type(value) is str else _measure_length(value)
 
 
-def _len_of(value: Operand) -> Operand:
+def _measure_length(value: Operand) -> Operand:
     return len(value) if type(value) is tuple else ERROR
 
 
@@ -114,25 +114,25 @@ def _is(kind: type) -> Function:
     return lambda value: type(value) is kind
 
 
-def _int(value: Operand) -> Operand:
-    number = _number_of(value)
+def _convert_to_int(value: Operand) -> Operand:
+    number = _convert_to_number(value)
     return ERROR if number is None else number if type(number) is int else truncated(number)
 
 
-def _real(value: Operand) -> Operand:
-    number = _number_of(value)
+def _convert_to_real(value: Operand) -> Operand:
+    number = _convert_to_number(value)
     return ERROR if number is None else float(number)
 
 
-def _bool(value: Operand) -> Operand:
+def _convert_to_bool(value: Operand) -> Operand:
     if type(value) is str:
         return {"true": True, "false": False}.get(value.lower(), UNDEFINED)
     return is_true(value)
 
 
-def _whole(rounding: Callable[[float], Operand]) -> Function:
+def _make_rounding(rounding: Callable[[float], Operand]) -> Function:
     def apply(value: Operand) -> Operand:
-        number = _number_of(value)
+        number = _convert_to_number(value)
         if number is None:
             return ERROR
         if type(number) is int:
@@ -142,16 +142,16 @@ def _whole(rounding: Callable[[float], Operand]) -> Function:
     return apply
 
 
-def _pow(base: Operand, exponent: Operand) -> Operand:
-    left, right = _number_of(base), _number_of(exponent)
+def _raise_integer(base: Operand, exponent: Operand) -> Operand:
+    left, right = _convert_to_number(base), _convert_to_number(exponent)
     if left is None or right is None:
         return ERROR
-    result = _power(float(left), float(right))
+    result = _raise_to_power(float(left), float(right))
     both = type(base) is int and type(exponent) is int
     return truncated(result + 0.5) if both and right >= 0 else result
 
 
-def _power(base: float, exponent: float) -> float:
+def _raise_to_power(base: float, exponent: float) -> float:
     try:
         return math.pow(base, exponent)
     except OverflowError:
@@ -161,20 +161,20 @@ def _power(base: float, exponent: float) -> float:
 
 
 def _quantize(value: Operand, step: Operand) -> Operand:
-    number = _number_of(value)
+    number = _convert_to_number(value)
     if number is None:
         return ERROR
     if type(step) is tuple:
         if not step:
             return value
         for item in step:
-            least = _number_of(item)
+            least = _convert_to_number(item)
             if least is None:
                 return ERROR
             if least >= number:
                 return item
         step = step[-1]
-    base = _number_of(step)
+    base = _convert_to_number(step)
     if base is None:
         return ERROR
     if base == 0:
@@ -185,7 +185,7 @@ def _quantize(value: Operand, step: Operand) -> Operand:
     return math.copysign(float(math.ceil(parts)), parts) * float(base)
 
 
-def _of_numbers(combine: Callable[[list[Operand]], Operand]) -> Function:
+def _make_number_function(combine: Callable[[list[Operand]], Operand]) -> Function:
     """Return a function of a list of numbers, of which undefined ones are left out."""
 
     def apply(items: Operand) -> Operand:
@@ -208,11 +208,11 @@ def _sum(numbers: list[Operand]) -> Operand:
     return result
 
 
-def _avg(numbers: list[Operand]) -> Operand:
+def _compute_average(numbers: list[Operand]) -> Operand:
     return float(_sum(numbers)) / len(numbers) if numbers else 0
 
 
-def _extreme(choose: Callable[[list[Operand]], Operand]) -> Callable[[list[Operand]], Operand]:
+def _make_extreme(choose: Callable[[list[Operand]], Operand]) -> Callable[[list[Operand]], Operand]:
     def combine(numbers: list[Operand]) -> Operand:
         if len(numbers) < 2:
             return numbers[0] if numbers else UNDEFINED
@@ -222,7 +222,7 @@ def _extreme(choose: Callable[[list[Operand]], Operand]) -> Callable[[list[Opera
     return combine
 
 
-def _in_list(is_same: Function) -> Function:
+def _make_membership(is_same: Function) -> Function:
     def apply(value: Operand, items: Operand) -> Operand:
         if type(items) is not tuple:
             return UNDEFINED if items is UNDEFINED else ERROR
@@ -236,10 +236,10 @@ def _in_list(is_same: Function) -> Function:
 def _member(value: Operand, items: Operand) -> Operand:
     if value is UNDEFINED or items is UNDEFINED:
         return UNDEFINED
-    return ERROR if value is ERROR else _in_list(BINARY["=="])(value, items)
+    return ERROR if value is ERROR else _make_membership(BINARY["=="])(value, items)
 
 
-def _comparison(decides: bool) -> Function:
+def _make_comparison(decides: bool) -> Function:
     """Return anyCompare (one that is true decides) or allCompare (one that is not)."""
 
     def apply(sign: Operand, items: Operand, target: Operand) -> Operand:
@@ -264,7 +264,7 @@ def _strcat(*values: Operand) -> Operand:
     for value in values:
         if value is UNDEFINED or value is ERROR:
             return value
-    return "".join(map(_text, values))
+    return "".join(map(_convert_to_text, values))
 
 
 def _substr(text: Operand, first: Operand, count: Operand = None) -> Operand:
@@ -285,13 +285,13 @@ def _substr(text: Operand, first: Operand, count: Operand = None) -> Operand:
         return ERROR
 
 
-def _of_texts(compare: Callable[[str, str], Operand]) -> Function:
+def _make_text_function(compare: Callable[[str, str], Operand]) -> Function:
     def apply(left: Operand, right: Operand) -> Operand:
         if left is UNDEFINED or right is UNDEFINED:
             return UNDEFINED
         if left is ERROR or right is ERROR:
             return ERROR
-        return compare(_text(left), _text(right))
+        return compare(_convert_to_text(left), _convert_to_text(right))
 
     return apply
 
@@ -309,7 +309,7 @@ _STATES = {  # of a common beginning, by its last character: how the next one co
 }
 
 
-def _shape(character: int) -> str:
+def _check_shape(character: int) -> str:
     return "0" if character == 48 else "1" if 49 <= character <= 57 else "x"
 
 
@@ -322,20 +322,20 @@ def version_order(left: str, right: str) -> int:
     while a[at] == b[at]:
         if a[at] == 0:
             return 0
-        state = _STATES[state][_shape(a[at])]
+        state = _STATES[state][_check_shape(a[at])]
         at += 1
-    kinds, difference = _shape(a[at]) + _shape(b[at]), a[at] - b[at]
+    kinds, difference = _check_shape(a[at]) + _check_shape(b[at]), a[at] - b[at]
     begins = state == "N" and "x" not in kinds
     if state == "Z" or (begins and "0" in kinds):
-        zeros = _zeros(b, at) - _zeros(a, at)
+        zeros = _count_zeros(b, at) - _count_zeros(a, at)
         if zeros or state == "Z":
             return zeros or difference
     if state == "I" or begins:
-        return _digits(a, at) - _digits(b, at) or difference
+        return _count_digits(a, at) - _count_digits(b, at) or difference
     return difference
 
 
-def _digits(text: bytes, at: int) -> int:
+def _count_digits(text: bytes, at: int) -> int:
     """Return how many digits follow."""
     count = 0
     while 48 <= text[at + count] <= 57:
@@ -343,7 +343,7 @@ def _digits(text: bytes, at: int) -> int:
     return count
 
 
-def _zeros(text: bytes, at: int) -> int:
+def _count_zeros(text: bytes, at: int) -> int:
     """Return how many zeros follow, with the digit after them."""
     count = 0
     while text[at + count] == 48:
@@ -352,7 +352,7 @@ def _zeros(text: bytes, at: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _pattern(pattern: str, options: str) -> re.Pattern[bytes] | None:
+def _compile_pattern(pattern: str, options: str) -> re.Pattern[bytes] | None:
     """Compile a pattern, as it works on bytes; None where it is none."""
     for name, members in _CLASSES.items():
         pattern = pattern.replace(name, members)
@@ -371,7 +371,7 @@ def _regexp(pattern: Operand, text: Operand, options: Operand = "") -> Operand:
         return nothing
     if type(pattern) is not str or type(text) is not str or type(options) is not str:
         return ERROR
-    compiled = _pattern(pattern, options)
+    compiled = _compile_pattern(pattern, options)
     return ERROR if compiled is None else compiled.search(text.encode()) is not None
 
 
@@ -380,7 +380,7 @@ def _regexp_member(pattern: Operand, items: Operand, options: Operand = "") -> O
         return nothing
     if type(pattern) is not str or type(items) is not tuple or type(options) is not str:
         return ERROR
-    compiled, missing = _pattern(pattern, options), False
+    compiled, missing = _compile_pattern(pattern, options), False
     for item in items:
         if item is UNDEFINED:
             missing = True
@@ -392,20 +392,20 @@ def _regexp_member(pattern: Operand, items: Operand, options: Operand = "") -> O
 
 
 def _fold_ascii(change: Callable[[bytes], bytes]) -> Function:
-    return _pass_nothing(lambda value: change(_text(value).encode()).decode())
+    return _pass_nothing(lambda value: change(_convert_to_text(value).encode()).decode())
 
 
 FUNCTIONS_OF: Mapping[str, tuple[int, int, Function]] = {
     "regexp": (2, 3, _regexp),
     "regexpmember": (2, 3, _regexp_member),
     "member": (2, 2, _member),
-    "identicalmember": (2, 2, _in_list(identical)),
-    "anycompare": (3, 3, _comparison(True)),
-    "allcompare": (3, 3, _comparison(False)),
-    "sum": (1, 1, _of_numbers(_sum)),
-    "avg": (1, 1, _of_numbers(_avg)),
-    "min": (1, 1, _of_numbers(_extreme(min))),
-    "max": (1, 1, _of_numbers(_extreme(max))),
+    "identicalmember": (2, 2, _make_membership(identical)),
+    "anycompare": (3, 3, _make_comparison(True)),
+    "allcompare": (3, 3, _make_comparison(False)),
+    "sum": (1, 1, _make_number_function(_sum)),
+    "avg": (1, 1, _make_number_function(_compute_average)),
+    "min": (1, 1, _make_number_function(_make_extreme(min))),
+    "max": (1, 1, _make_number_function(_make_extreme(max))),
     "size": (1, 1, _pass_nothing(_size)),
     "isundefined": (1, 1, lambda value: value is UNDEFINED),
     "iserror": (1, 1, lambda value: value is ERROR),
@@ -414,26 +414,26 @@ FUNCTIONS_OF: Mapping[str, tuple[int, int, Function]] = {
     "isreal": (1, 1, _is(float)),
     "isboolean": (1, 1, _is(bool)),
     "islist": (1, 1, _is(tuple)),
-    "int": (1, 1, _pass_nothing(_int)),
-    "real": (1, 1, _pass_nothing(_real)),
-    "string": (1, 1, _pass_nothing(_text)),
-    "bool": (1, 1, _pass_nothing(_bool)),
-    "floor": (1, 1, _whole(math.floor)),
-    "ceiling": (1, 1, _whole(math.ceil)),
-    "round": (1, 1, _whole(round)),
-    "pow": (2, 2, _pow),
+    "int": (1, 1, _pass_nothing(_convert_to_int)),
+    "real": (1, 1, _pass_nothing(_convert_to_real)),
+    "string": (1, 1, _pass_nothing(_convert_to_text)),
+    "bool": (1, 1, _pass_nothing(_convert_to_bool)),
+    "floor": (1, 1, _make_rounding(math.floor)),
+    "ceiling": (1, 1, _make_rounding(math.ceil)),
+    "round": (1, 1, _make_rounding(round)),
+    "pow": (2, 2, _raise_integer),
     "quantize": (2, 2, _quantize),
     "strcat": (1, 20, _strcat),
     "substr": (2, 3, _substr),
-    "strcmp": (2, 2, _of_texts(lambda a, b: _order(a.encode(), b.encode()))),
-    "stricmp": (2, 2, _of_texts(lambda a, b: _order(fold(a), fold(b)))),
+    "strcmp": (2, 2, _make_text_function(lambda a, b: _order(a.encode(), b.encode()))),
+    "stricmp": (2, 2, _make_text_function(lambda a, b: _order(fold(a), fold(b)))),
     "toupper": (1, 1, _fold_ascii(bytes.upper)),
     "tolower": (1, 1, _fold_ascii(bytes.lower)),
-    "versioncmp": (2, 2, _of_texts(version_order)),
-    "versiongt": (2, 2, _of_texts(lambda a, b: version_order(a, b) > 0)),
-    "versionge": (2, 2, _of_texts(lambda a, b: version_order(a, b) >= 0)),
-    "versionlt": (2, 2, _of_texts(lambda a, b: version_order(a, b) < 0)),
-    "versionle": (2, 2, _of_texts(lambda a, b: version_order(a, b) <= 0)),
-    "versioneq": (2, 2, _of_texts(lambda a, b: version_order(a, b) == 0)),
+    "versioncmp": (2, 2, _make_text_function(version_order)),
+    "versiongt": (2, 2, _make_text_function(lambda a, b: version_order(a, b) > 0)),
+    "versionge": (2, 2, _make_text_function(lambda a, b: version_order(a, b) >= 0)),
+    "versionlt": (2, 2, _make_text_function(lambda a, b: version_order(a, b) < 0)),
+    "versionle": (2, 2, _make_text_function(lambda a, b: version_order(a, b) <= 0)),
+    "versioneq": (2, 2, _make_text_function(lambda a, b: version_order(a, b) == 0)),
 }
 """Functions by their names in lower case, with the number of their arguments."""

@@ -97,9 +97,9 @@ def canonical(dotted: str, helpers: Iterable[str] = ()) -> str:
     """Return a name in the spelling of the list above; additional attributes of nodes or grids stay
     as written."""
     first, *rest = dotted.split(".")
-    ad = _same(first, ADS)
+    ad = _is_same_name(first, ADS)
     if ad is None:
-        name = _same(first, BARE)
+        name = _is_same_name(first, BARE)
         if name is None or rest:
             raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
         return BARE[name]
@@ -110,7 +110,7 @@ def canonical(dotted: str, helpers: Iterable[str] = ()) -> str:
         )
     if ad == "Job":
         return f"Job.{_of_job(dotted, rest, helpers)}"
-    attribute = _same(rest[0], _ATTRIBUTES[ad])
+    attribute = _is_same_name(rest[0], _ATTRIBUTES[ad])
     if len(rest) > 1 or (attribute is None and ad == "Queue"):
         raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
     return f"{ad}.{attribute or rest[0]}"
@@ -120,15 +120,15 @@ def _of_job(dotted: str, rest: Sequence[str], helpers: Iterable[str]) -> str:
     first = rest[0].lower()
     replica = first if first == "replicas" or _NUMBERED.fullmatch(first) else None
     if replica is None:
-        attribute = _same(rest[0], JOB)
+        attribute = _is_same_name(rest[0], JOB)
         if attribute is None or len(rest) > 1:
             raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
         return attribute
     replica = replica.capitalize()
-    if len(rest) == 2 and (name := _same(rest[1], REPLICA)):
+    if len(rest) == 2 and (name := _is_same_name(rest[1], REPLICA)):
         return f"{replica}.{name}"
     if len(rest) == 3 and rest[1].lower() == "host":
-        return f"{replica}.Host.{_same(rest[2], HOST) or rest[2]}"
+        return f"{replica}.Host.{_is_same_name(rest[2], HOST) or rest[2]}"
     if len(rest) == 1 or (len(rest) == 2 and rest[1].lower() == "host"):
         raise NameProblem(
             f"{dotted} is an ad, not a value",
@@ -137,7 +137,7 @@ def _of_job(dotted: str, rest: Sequence[str], helpers: Iterable[str]) -> str:
     raise NameProblem(f"unknown name {dotted}", nearest(dotted, helpers))
 
 
-def _same(word: str, names: Iterable[str]) -> str | None:
+def _is_same_name(word: str, names: Iterable[str]) -> str | None:
     return next((name for name in names if name.lower() == word.lower()), None)
 
 
@@ -161,7 +161,7 @@ def doubt(name: str) -> str:
     if ad not in ("Host", "Grid") or last in _ATTRIBUTES[ad]:
         return ""
     close = difflib.get_close_matches(last.lower(), [n.lower() for n in _ATTRIBUTES[ad]], 1, 0.7)
-    suggestion = f"; did you mean {ad}.{_same(close[0], _ATTRIBUTES[ad])}?" if close else ""
+    suggestion = f"; did you mean {ad}.{_is_same_name(close[0], _ATTRIBUTES[ad])}?" if close else ""
     return f"{name} is undefined if the {ad.lower()} does not define it{suggestion}"
 
 

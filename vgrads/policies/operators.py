@@ -45,7 +45,7 @@ def unknown(*values: Operand) -> Operand:
     return UNDEFINED if UNDEFINED in values else None
 
 
-def _arithmetic(of_integers: Callable[[int, int], Operand], of_reals: Operator) -> Operator:
+def _make_arithmetic(of_integers: Callable[[int, int], Operand], of_reals: Operator) -> Operator:
     def apply(left: Operand, right: Operand) -> Operand:
         kinds = type(left), type(right)
         if kinds == (int, int):
@@ -75,14 +75,14 @@ def _real_quotient(left: float, right: float) -> float:
     return math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left * right)
 
 
-def _rest(left: int, right: int) -> Operand:
+def _compute_remainder(left: int, right: int) -> Operand:
     if right == 0:
         return ERROR
     rest = abs(left) % abs(right)
     return -rest if left < 0 else rest
 
 
-def _of_bits(apply: Callable[[int, int], int]) -> Operator:
+def _make_bit_operator(apply: Callable[[int, int], int]) -> Operator:
     def bits(left: Operand, right: Operand) -> Operand:
         if type(left) is int and type(right) is int:
             return wrap(apply(left, right))
@@ -92,7 +92,7 @@ def _of_bits(apply: Callable[[int, int], int]) -> Operator:
     return bits
 
 
-def _comparison(compare: Operator) -> Operator:
+def _make_comparison(compare: Operator) -> Operator:
     def apply(left: Operand, right: Operand) -> Operand:
         if (nothing := unknown(left, right)) is not None:
             return nothing
@@ -137,23 +137,23 @@ def _shift_without_sign(number: int, count: int) -> int:
 
 
 BINARY: Mapping[str, Operator] = {
-    "+": _arithmetic(lambda a, b: wrap(a + b), operator.add),
-    "-": _arithmetic(lambda a, b: wrap(a - b), operator.sub),
-    "*": _arithmetic(lambda a, b: wrap(a * b), operator.mul),
-    "/": _arithmetic(_quotient, _real_quotient),
-    "%": _arithmetic(_rest, lambda *_: ERROR),
-    "&": _of_bits(operator.and_),
-    "|": _of_bits(operator.or_),
-    "^": _of_bits(operator.xor),
-    "<<": _of_bits(lambda a, b: a << (b & 63)),
-    ">>": _of_bits(_shift_with_sign),
-    ">>>": _of_bits(_shift_without_sign),
-    "==": _comparison(operator.eq),
-    "!=": _comparison(operator.ne),
-    "<": _comparison(operator.lt),
-    "<=": _comparison(operator.le),
-    ">": _comparison(operator.gt),
-    ">=": _comparison(operator.ge),
+    "+": _make_arithmetic(lambda a, b: wrap(a + b), operator.add),
+    "-": _make_arithmetic(lambda a, b: wrap(a - b), operator.sub),
+    "*": _make_arithmetic(lambda a, b: wrap(a * b), operator.mul),
+    "/": _make_arithmetic(_quotient, _real_quotient),
+    "%": _make_arithmetic(_compute_remainder, lambda *_: ERROR),
+    "&": _make_bit_operator(operator.and_),
+    "|": _make_bit_operator(operator.or_),
+    "^": _make_bit_operator(operator.xor),
+    "<<": _make_bit_operator(lambda a, b: a << (b & 63)),
+    ">>": _make_bit_operator(_shift_with_sign),
+    ">>>": _make_bit_operator(_shift_without_sign),
+    "==": _make_comparison(operator.eq),
+    "!=": _make_comparison(operator.ne),
+    "<": _make_comparison(operator.lt),
+    "<=": _make_comparison(operator.le),
+    ">": _make_comparison(operator.gt),
+    ">=": _make_comparison(operator.ge),
     "=?=": identical,
     "is": identical,
     "=!=": _not_identical,
@@ -166,7 +166,9 @@ def _not(value: Operand) -> Operand:
     return not truth if type(truth) is bool else truth
 
 
-def _of_number(of_integer: Callable[[int], int], of_real: Callable[[float], Operand]) -> Operand:
+def _make_number_operator(
+    of_integer: Callable[[int], int], of_real: Callable[[float], Operand]
+) -> Operand:
     def apply(value: Operand) -> Operand:
         if type(value) is int:
             return wrap(of_integer(value))
@@ -179,9 +181,9 @@ def _of_number(of_integer: Callable[[int], int], of_real: Callable[[float], Oper
 
 UNARY: Mapping[str, Callable[[Operand], Operand]] = {
     "!": _not,
-    "-": _of_number(operator.neg, operator.neg),
-    "+": _of_number(operator.pos, operator.pos),
-    "~": _of_number(operator.invert, lambda _: ERROR),
+    "-": _make_number_operator(operator.neg, operator.neg),
+    "+": _make_number_operator(operator.pos, operator.pos),
+    "~": _make_number_operator(operator.invert, lambda _: ERROR),
 }
 
 

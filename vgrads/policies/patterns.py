@@ -54,8 +54,8 @@ def _read(pattern: str) -> _PatternGroup:
     while at < len(pattern):
         c, group = pattern[at], groups[-1]
         if c in QUANTIFIERS:
-            at, low, high = _quantifier(pattern, at)
-            _repeat(group, low, high, single)
+            at, low, high = _parse_quantifier(pattern, at)
+            _repeat_group(group, low, high, single)
             single, group.last = False, None
             continue
         group.last = None
@@ -73,7 +73,7 @@ def _parse_atom(pattern: str, at: int, groups: list[_PatternGroup]) -> int:
             raise PatternError(f"\\{pattern[at]} in a pattern is not supported: no back references")
         return at + 1
     if c == "[":
-        return _class_end(pattern, at)
+        return _find_class_end(pattern, at)
     if c == "(":
         if pattern.startswith("?", at) and not pattern.startswith("?:", at):
             raise PatternError("(? in a pattern is not supported, except (?:")
@@ -97,7 +97,7 @@ def _close(groups: list[_PatternGroup]) -> None:
     outer.last = inner
 
 
-def _repeat(group: _PatternGroup, low: int, high: int | None, single: bool) -> None:
+def _repeat_group(group: _PatternGroup, low: int, high: int | None, single: bool) -> None:
     if not single:
         raise PatternError(
             "a quantifier of nothing, or of a quantifier, is not supported in a pattern"
@@ -112,7 +112,7 @@ def _repeat(group: _PatternGroup, low: int, high: int | None, single: bool) -> N
         group.bounded *= high - low + 1
 
 
-def _quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
+def _parse_quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
     """Parse a quantifier; return its end, its minimum and its maximum. A ? or + after it only
     selects which way is tried first."""
     c = pattern[at]
@@ -132,7 +132,7 @@ def _quantifier(pattern: str, at: int) -> tuple[int, int, int | None]:
     return end + (pattern[end : end + 1] in ("?", "+") and end < len(pattern)), low, high
 
 
-def _class_end(pattern: str, at: int) -> int:
+def _find_class_end(pattern: str, at: int) -> int:
     """Return the position after the ] of a class that started before ``at``."""
     at += pattern.startswith("^", at)
     at += pattern.startswith("]", at)

@@ -63,7 +63,7 @@ def read_attributes_of(values: str | Mapping[str, Any], where: str) -> list[Attr
         )
     if isinstance(values, str):
         source = ExpressionSource(values, where)
-        return [_attribute(n, node, text, source) for n, node, text in read_attributes(source)]
+        return [_read_attribute(n, node, text, source) for n, node, text in read_attributes(source)]
     results = []
     for name, value in values.items():
         if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
@@ -75,11 +75,11 @@ def read_attributes_of(values: str | Mapping[str, Any], where: str) -> list[Attr
         source = ExpressionSource(
             str(value).lower() if isinstance(value, bool) else str(value), where
         )
-        results.append(_attribute(name, read_expression(source, name), source.text, source))
+        results.append(_read_attribute(name, read_expression(source, name), source.text, source))
     return results
 
 
-def _attribute(name: str, node: Node, text: str, source: ExpressionSource) -> Attribute:
+def _read_attribute(name: str, node: Node, text: str, source: ExpressionSource) -> Attribute:
     slot = next((s for s in SLOTS if s.lower() == name.lower()), name)
     return Attribute(slot, node, text, source)
 
@@ -116,7 +116,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
     for attribute in attributes:
         if attribute.name.lower() not in used:
             table.resolved(attribute.node, attribute, "")
-            _unused(attribute, where)
+            _describe_unused(attribute, where)
     doubts = [
         f"{a.name} is not a policy expression, and no policy expression refers to it"
         for a in attributes
@@ -133,7 +133,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
     return Written({a.name: a.text for a in attributes}, trees, tuple(dict.fromkeys(doubts)))
 
 
-def _unused(attribute: Attribute, where: str) -> None:
+def _describe_unused(attribute: Attribute, where: str) -> None:
     near = difflib.get_close_matches(attribute.name.lower(), [s.lower() for s in SLOTS], 1, 0.85)
     if near:
         slot = next(s for s in SLOTS if s.lower() == near[0])

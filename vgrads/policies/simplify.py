@@ -27,11 +27,11 @@ def names_in(node: Node) -> Iterator[str]:
 def simplified(node: Node, values: Mapping[str, Any]) -> Node:
     """Return an expression with the given names substituted, and simplified."""
     if node.kind == "name":
-        return _value(_plain(values[node.word])) if node.word in values else node
+        return _find_value(_convert_to_plain(values[node.word])) if node.word in values else node
     if node.kind == "value":
         return node
     if not node.parts:
-        return _value(())
+        return _find_value(())
     first = simplified(node.parts[0], values)
     decided = first.value if first.kind == "value" and isinstance(first.value, bool) else None
     if decided is not None:
@@ -41,15 +41,15 @@ def simplified(node: Node, values: Mapping[str, Any]) -> Node:
             return first
     parts = (first, *(simplified(part, values) for part in node.parts[1:]))
     if all(part.kind == "value" for part in parts):
-        return _value(constant(replace(node, parts=parts)))
+        return _find_value(constant(replace(node, parts=parts)))
     return node if parts == node.parts else replace(node, parts=parts)
 
 
-def _value(value: Value) -> Node:
+def _find_value(value: Value) -> Node:
     return Node("value", value=value)
 
 
-def _plain(value: Any) -> Value:
+def _convert_to_plain(value: Any) -> Value:
     """Return a value of the bag's state; a value outside the language is an error."""
     if value is None or value is UNDEFINED:
         return UNDEFINED

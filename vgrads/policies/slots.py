@@ -22,7 +22,7 @@ def number(value: Value) -> float | None:
     return value if type(value) in (int, float) and isfinite(value) else None  # type: ignore
 
 
-def _yes(value: Value) -> bool:
+def _read_truth(value: Value) -> bool:
     return value is True
 
 
@@ -30,23 +30,23 @@ def _rank(value: Value) -> float:
     return number(value) or 0.0
 
 
-def _concurrency(value: Value) -> int:
+def _read_concurrency(value: Value) -> int:
     seconds = number(value)
     return 1 if seconds is None else max(0, floor(seconds))
 
 
-def _deadline(value: Value) -> float | None:
+def _read_deadline(value: Value) -> float | None:
     seconds = number(value)
     return seconds if seconds is not None and seconds > 0 else None
 
 
 COUNTS: Mapping[str, Callable[[Value], Any]] = {
-    "JobRequirements": _yes,
+    "JobRequirements": _read_truth,
     "Rank": _rank,
-    "ReplicationRequirements": _yes,
-    "Concurrency": _concurrency,
-    "Deadline": _deadline,
-    "GridPolicy": _yes,
+    "ReplicationRequirements": _read_truth,
+    "Concurrency": _read_concurrency,
+    "Deadline": _read_deadline,
+    "GridPolicy": _read_truth,
 }
 """The dispatcher's interpretation of a value."""
 UNWRITTEN: Mapping[str, Any] = {
@@ -106,18 +106,18 @@ class PolicySlot:
         """Evaluate for values not in the cache, for lists, and for ads that lack a name or spell it
         otherwise."""
         values = [look_up(name, ads) for name in self.names]
-        key = (*map(_key, values),), (*map(_kind, values),)
+        key = (*map(_read_key, values),), (*map(_read_kind, values),)
         try:
             return self._cache[key] if key in self._cache else self._remembered(key, values)
         except TypeError:  # not a value: it counts as an error and is not cached
             return self._counts(self._expression.evaluate(values))  # type: ignore[union-attr]
 
 
-def _key(value: Any) -> Any:
+def _read_key(value: Any) -> Any:
     if type(value) in (list, tuple):
-        return (*map(_key, value),), (*map(type, value),)
+        return (*map(_read_key, value),), (*map(type, value),)
     return value
 
 
-def _kind(value: object) -> type:
+def _read_kind(value: object) -> type:
     return tuple if type(value) is list else type(value)

@@ -118,7 +118,9 @@ def pieces_of(source: ExpressionSource, name: str = "") -> list[Token]:
     while at < len(text):
         match = PIECES.match(text, at)
         if match is None:
-            raise source.wrong(_unreadable(text, at), at, name=name or _attribute_of(tokens))
+            raise source.wrong(
+                _make_unreadable_error(text, at), at, name=name or _find_attribute(tokens)
+            )
         if match.lastgroup != "gap":
             tokens.append(Token(str(match.lastgroup), match.group(), at))
         at = match.end()
@@ -126,13 +128,13 @@ def pieces_of(source: ExpressionSource, name: str = "") -> list[Token]:
     return [*tokens, Token("end", "", end)]
 
 
-def _attribute_of(pieces: list[Token]) -> str:
+def _find_attribute(pieces: list[Token]) -> str:
     """Return the attribute whose expression continues after these pieces."""
     named = [a.word for a, b in pairwise(pieces) if a.kind == "name" and b.word == "="]
     return named[-1] if named else ""
 
 
-def _unreadable(text: str, at: int) -> str:
+def _make_unreadable_error(text: str, at: int) -> str:
     if text[at] == '"':
         return "a string that does not end on its line"
     if text.startswith("/*", at):
@@ -167,7 +169,9 @@ def read_attributes(source: ExpressionSource) -> Iterator[tuple[str, Node, str]]
             reader.stop("expected an attribute here: Name = expression")
         reader.name = start.word
         reader.step(2)
-        reader.until = _next_attribute(source.text, pieces, reader.index) if not bracketed else -1
+        reader.until = (
+            _find_next_attribute(source.text, pieces, reader.index) if not bracketed else -1
+        )
         begin = reader.now.at
         node = reader.expression()
         last = pieces[reader.index - 1]
@@ -184,7 +188,7 @@ def read_attributes(source: ExpressionSource) -> Iterator[tuple[str, Node, str]]
         reader.stop("unexpected text after the ad")
 
 
-def _next_attribute(text: str, pieces: list[Token], index: int) -> int:
+def _find_next_attribute(text: str, pieces: list[Token], index: int) -> int:
     """Return the piece at which the next line's attribute begins, so that an error is reported at
     the unfinished line."""
     for i in range(index, len(pieces) - 1):
@@ -326,7 +330,7 @@ class Reader:
             self.close(")")
             return node
         if not self.take("{"):
-            self.stop(_misplaced(piece))
+            self.stop(_is_misplaced(piece))
         return Node("list", parts=self.several("}"), at=piece.at)
 
     def several(self, end: str) -> tuple[Node, ...]:
@@ -366,7 +370,7 @@ class Reader:
         return re.sub(r"\\(.)", replacement, piece.word[1:-1])
 
 
-def _misplaced(piece: Token) -> str:
+def _is_misplaced(piece: Token) -> str:
     if piece.kind == "end":
         return "the expression ends too early"
     if piece.word == "[":

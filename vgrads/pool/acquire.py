@@ -20,7 +20,7 @@ Series = Callable[[int, int | None, int], tuple[int, ...]]
 request on."""
 
 
-def _growing(size: Callable[[int], int]) -> Series:
+def _split_growing(size: Callable[[int], int]) -> Series:
     def series(nodes: int, free: int | None, first: int) -> tuple[int, ...]:  # noqa: ARG001 one signature
         counts: list[int] = []
         for k in count(first):
@@ -33,17 +33,17 @@ def _growing(size: Callable[[int], int]) -> Series:
     return series
 
 
-def _within_free(nodes: int, free: int | None, first: int) -> tuple[int, ...]:  # noqa: ARG001 one signature
+def _limit_to_free(nodes: int, free: int | None, first: int) -> tuple[int, ...]:  # noqa: ARG001 one signature
     count = nodes if free is None else min(nodes, free)
     return (count,) if count > 0 else ()
 
 
 ACQUISITIONS: Mapping[str, Series] = {
     "all-at-once": lambda nodes, _free, _first: (nodes,) if nodes > 0 else (),
-    "one-at-a-time": _growing(lambda _k: 1),
-    "arithmetic": _growing(lambda k: k),
-    "exponential": _growing(lambda k: 2 ** (k - 1)),
-    "what-is-free": _within_free,
+    "one-at-a-time": _split_growing(lambda _k: 1),
+    "arithmetic": _split_growing(lambda k: k),
+    "exponential": _split_growing(lambda k: 2 ** (k - 1)),
+    "what-is-free": _limit_to_free,
 }
 
 

@@ -32,7 +32,7 @@ _ENOUGH = 3.0  # least number of tasks for an estimate of spread
 def compute_capacity_with_think(tasks: Sequence[TaskTimes]) -> float:
     """Eq 4.5: the manager also runs the application's code, and serves no worker then."""
     busy_s = sum(task.in_s + task.out_s + task.think_s for task in tasks)
-    return _ratio(sum(task.execution_s for task in tasks), busy_s)
+    return _compute_ratio(sum(task.execution_s for task in tasks), busy_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,14 @@ def capacity(meter: Meter, mix: Mapping[str, float] | None = None) -> Capacity |
     """
     if not meter.ended:
         return None
-    strata = _weighted(meter, mix)
+    strata = _weigh_mix(meter, mix)
     total = np.ones(len(PARTS))
-    late_s = _late_s(meter)
-    intervals = {name: _knee(strata, total, part, late_s) for name, part in _resources(meter)}
+    late_s = _measure_lateness_s(meter)
+    intervals = {
+        name: _compute_knee(strata, total, part, late_s) for name, part in _sum_resources(meter)
+    }
     intervals |= {
-        f"file system of {site}": _knee([(1.0, disk)], *_DISK, late_s)
+        f"file system of {site}": _compute_knee([(1.0, disk)], *_DISK, late_s)
         for site, disk in meter.disks.items()
     }
     intervals = {
@@ -87,7 +89,7 @@ def capacity(meter: Meter, mix: Mapping[str, float] | None = None) -> Capacity |
         workers=Interval(low, intervals[tightest].value, high),
         resources=intervals,
         cycle_s=float(means.sum()),
-        bottleneck=_largest(means) if meter.serial and tightest == "manager" else tightest,
+        bottleneck=_find_largest(means) if meter.serial and tightest == "manager" else tightest,
         tasks=sum(sums.tasks for _, sums in strata),
     )
 
@@ -101,17 +103,17 @@ _NAMES = {
 }
 
 
-def _resources(meter: Meter) -> list[tuple[str, Matrix]]:
+def _sum_resources(meter: Meter) -> list[tuple[str, Matrix]]:
     if meter.serial:
         return [("manager", np.array([0.0, 1.0, 1.0, 1.0, 1.0]))]
     return [(_NAMES[name], np.eye(len(PARTS))[n]) for n, name in enumerate(PARTS) if n]
 
 
-def _largest(means: Matrix) -> str:
+def _find_largest(means: Matrix) -> str:
     return _NAMES[PARTS[1 + int(np.argmax(means[1:]))]]
 
 
-def _weighted(meter: Meter, mix: Mapping[str, float] | None) -> list[tuple[float, Sums]]:
+def _weigh_mix(meter: Meter, mix: Mapping[str, float] | None) -> list[tuple[float, Sums]]:
     shares = {
         name: share for name, share in (mix or {}).items() if share > 0.0 and name in meter.strata
     }
@@ -121,7 +123,7 @@ def _weighted(meter: Meter, mix: Mapping[str, float] | None) -> list[tuple[float
     return [(share / total, meter.strata[name]) for name, share in shares.items()]
 
 
-def _late_s(meter: Meter) -> tuple[float, float]:
+def _measure_lateness_s(meter: Meter) -> tuple[float, float]:
     """Return by how much tasks take longer than those that have ended so far, and the uncertainty
     of that: among the first tasks, the short ones end sooner. In a renewal process the completed
     cycles of n tasks at each worker are too short by var ÷ (mean cycle · n) in the mean; as the
@@ -135,7 +137,7 @@ def _late_s(meter: Meter) -> tuple[float, float]:
     return all_s * fresh, all_s / meter.ended
 
 
-def _knee(
+def _compute_knee(
     strata: Sequence[tuple[float, Sums]], total: Matrix, part: Matrix, late_s: tuple[float, float]
 ) -> Interval:
     """Return Σ share · all seconds ÷ Σ share · seconds there (not the mean of ratios); its interval
@@ -143,7 +145,7 @@ def _knee(
     """
     all_s = late_s[0] + sum(share * float(total @ sums.means) for share, sums in strata)
     busy_s = sum(share * float(part @ sums.means) for share, sums in strata)
-    value = _ratio(all_s, busy_s)
+    value = _compute_ratio(all_s, busy_s)
     if not math.isfinite(value):
         return Interval(value, value, value)
     fewest = min(sums.tasks for _, sums in strata)
@@ -158,5 +160,5 @@ def _knee(
     return Interval(value / wide, value, value * wide)
 
 
-def _ratio(execution_s: float, busy_s: float) -> float:
+def _compute_ratio(execution_s: float, busy_s: float) -> float:
     return execution_s / busy_s if busy_s > 0.0 else math.inf

@@ -90,7 +90,7 @@ class DecisionReason:
     def text(self) -> str:
         """Return the reason as a sentence."""
         if self.kind == "size":
-            return f"size {self.about}: {_in_terms(self.numbers)}"
+            return f"size {self.about}: {_explain_terms(self.numbers)}"
         return _SENTENCES[self.kind].format_map({**self.numbers, "about": self.about})
 
     def as_json(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Decision:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-def _in_terms(numbers: Mapping[str, float]) -> str:
+def _explain_terms(numbers: Mapping[str, float]) -> str:
     """Return the decisive term with its bounds, the values of the others, and the subtracted
     workers."""
     terms: dict[str, dict[str, float]] = {}
@@ -152,14 +152,14 @@ def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
     sizing = SIZINGS[policy.sizing]
     reasons: list[DecisionReason] = []
     sizes, memory = {}, {}
-    for ad, size in _sizes(view, policy):
+    for ad, size in _compute_sizes(view, policy):
         sized = sizing.size(size, view.memory.get(ad.name, Memory()))
         memory[ad.name] = sized.memory
         reason = _size_reason(ad, sized, view)
         reasons.append(reason)
-        sizes[ad.name] = _need(reason, policy.share)
+        sizes[ad.name] = _compute_need(reason, policy.share)
     weights = compute_default_most(list(sizes), policy.share)
-    limits = policy.share if sizing.paced else _unpaced(policy.share)
+    limits = policy.share if sizing.paced else _remove_pace(policy.share)
     total = limit_total(limits, sum(view.previous.values()), view.elapsed_s)
     shares = fill(sizes, weights, total).decided
     reasons += [
@@ -187,8 +187,8 @@ def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
     withdraw: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     if sizing.gives_back:
-        withdraw = _withdrawn(view, min(coming, there + coming - target))
-        release = _released(view, shares, there - target, policy.share.billing_cycle_s)
+        withdraw = _list_withdrawn(view, min(coming, there + coming - target))
+        release = _list_released(view, shares, there - target, policy.share.billing_cycle_s)
     reasons += [
         DecisionReason(kind, "", {"beyond": beyond, "taken": len(names)}, names)
         for kind, beyond, names in (
@@ -210,7 +210,9 @@ def decide(view: PoolSnapshot, policy: PoolPolicy) -> Decision:
 def recompute(reasons: Sequence[DecisionReason], policy: PoolPolicy) -> Decision:
     """Recompute the decision from the numbers of its reasons alone."""
     needs = {
-        reason.about: _need(reason, policy.share) for reason in reasons if reason.kind == "size"
+        reason.about: _compute_need(reason, policy.share)
+        for reason in reasons
+        if reason.kind == "size"
     }
     weights = {
         reason.about: reason.numbers["weight"] for reason in reasons if reason.kind == "share"
@@ -239,7 +241,7 @@ def _size_reason(ad: ManagerAd, sized: SizingResult, view: PoolSnapshot) -> Deci
     return DecisionReason("size", ad.name, numbers)
 
 
-def _need(reason: DecisionReason, policy: SharePolicy) -> int:
+def _compute_need(reason: DecisionReason, policy: SharePolicy) -> int:
     """Return a manager's need of this pool: the largest of the terms' minima, without workers from
     elsewhere; in the other reading never less than it has (Eq 4.6, 4.8)."""
     terms: dict[str, int] = {}
@@ -256,7 +258,7 @@ def _need(reason: DecisionReason, policy: SharePolicy) -> int:
     return compute_need(ad, workers, others, "", policy.reading)
 
 
-def _sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:
+def _compute_sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, SizeView]]:
     """Return each manager as the view of its sizing policy; requested workers are counted where
     they are missing."""
     idle = Counter(worker.manager for worker in view.workers if worker.idle_since_s is not None)
@@ -270,7 +272,7 @@ def _sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, Size
     results, limits = [], policy.share
     for ad in sorted(view.managers, key=lambda manager_ad: manager_ad.name):
         missing = max(0, view.previous.get(ad.name, 0) - ad.by_pool.get(view.pool, 0))
-        mine, coming = (coming, []) if len(view.managers) == 1 else _taken(coming, missing)
+        mine, coming = (coming, []) if len(view.managers) == 1 else _take_coming(coming, missing)
         low, high = ad.capacity_low or ad.capacity, ad.capacity_high or ad.capacity
         interval = (
             None
@@ -304,7 +306,7 @@ def _sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[ManagerAd, Size
     return results
 
 
-def _taken(
+def _take_coming(
     coming: list[tuple[float, int]], missing: int
 ) -> tuple[list[tuple[float, int]], list[tuple[float, int]]]:
     mine, left = [], list(coming)
@@ -317,11 +319,11 @@ def _taken(
     return mine, left
 
 
-def _unpaced(policy: SharePolicy) -> SharePolicy:
+def _remove_pace(policy: SharePolicy) -> SharePolicy:
     return SharePolicy(max_workers=policy.max_workers)
 
 
-def _withdrawn(view: PoolSnapshot, beyond: int) -> tuple[str, ...]:
+def _list_withdrawn(view: PoolSnapshot, beyond: int) -> tuple[str, ...]:
     """Return whole requests, newest first, that are not needed even in part."""
     gone = []
     for request in sorted(view.requests, key=lambda item: (-item.requested_s, item.id)):
@@ -332,7 +334,7 @@ def _withdrawn(view: PoolSnapshot, beyond: int) -> tuple[str, ...]:
     return tuple(gone)
 
 
-def _released(
+def _list_released(
     view: PoolSnapshot, shares: Mapping[str, int], beyond: int, billing_s: float | None
 ) -> tuple[str, ...]:
     """Return idle workers without a manager, or of a manager with more than its share, by price."""
@@ -345,7 +347,7 @@ def _released(
     }
     idle = sorted(
         (
-            _paid_s(worker, view.now_s, billing_s),
+            _compute_paid_s(worker, view.now_s, billing_s),
             worker.cache_mib,
             worker.ends_s,
             worker.id,
@@ -367,6 +369,6 @@ def _released(
     return tuple(islice(going(), beyond))
 
 
-def _paid_s(worker: WorkerView, now_s: float, billing_s: float | None) -> float:
+def _compute_paid_s(worker: WorkerView, now_s: float, billing_s: float | None) -> float:
     """Return the seconds until the end of the paid cycle."""
     return 0.0 if billing_s is None else (worker.joined_s - now_s) % billing_s

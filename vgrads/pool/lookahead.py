@@ -84,10 +84,10 @@ def estimate_next_work_s(history: ArrivalHistory, view: PoolView) -> float:
     if 2 * (barriers + 1) >= len(history.ended_before) + 1:
         pause_s = fmean(history.pauses_s) if history.pauses_s else 0.0
         if history.done_s is None:
-            return _until_done_s(view) + pause_s
-        return _going_on(view.now_s - history.done_s, pause_s)
+            return _estimate_until_done_s(view) + pause_s
+        return _estimate_remaining(view.now_s - history.done_s, pause_s)
     between_s = (history.at_s[-1] - history.at_s[0]) / (len(history.at_s) - 1)
-    return _going_on(view.now_s - history.at_s[-1], between_s)
+    return _estimate_remaining(view.now_s - history.at_s[-1], between_s)
 
 
 def estimate_chances(history: ArrivalHistory, most: int) -> tuple[float, ...]:
@@ -120,7 +120,7 @@ def look_ahead(
     ahead = count_worth_having(history, view, patience)
     if view.requests:  # one prediction at a time, until its nodes have joined
         ahead = min(ahead, len(view.staying) + view.coming)
-    target = max(limits.least, min(limits.most, max(ahead, _useful(view))))
+    target = max(limits.least, min(limits.most, max(ahead, _count_useful(view))))
     spare = view.idle[: max(0, len(view.staying) - max(target, view.demand))]
     released = PoolDecision()
     if spare:
@@ -136,7 +136,7 @@ def look_ahead(
     return merge_decisions((requested, released, before_the_end(view)))
 
 
-def _useful(view: PoolView) -> int:
+def _count_useful(view: PoolView) -> int:
     """Return the nodes that the current work keeps busy; of new ones only those that will still
     find some when they join."""
     nodes = len(view.staying)
@@ -145,21 +145,21 @@ def _useful(view: PoolView) -> int:
     return nodes + max(0, over - waves * nodes) if over > 0 else view.running
 
 
-def _until_done_s(view: PoolView) -> float:
+def _estimate_until_done_s(view: PoolView) -> float:
     """Return the time until all queued and running work has ended, on the current nodes."""
-    left_s = [_left_s(node, view) for node in view.nodes if node.busy_since_s is not None]
+    left_s = [_estimate_left_s(node, view) for node in view.nodes if node.busy_since_s is not None]
     if not view.queued:
         return max(left_s, default=0.0)
     waves = math.ceil(view.queued / max(1, len(view.staying)))
     return min(left_s, default=view.wait_s) + waves * view.task_s
 
 
-def _left_s(node: NodeView, view: PoolView) -> float:
+def _estimate_left_s(node: NodeView, view: PoolView) -> float:
     ran_s = view.now_s - (node.busy_since_s or 0.0)
-    return _going_on(ran_s, view.task_s)
+    return _estimate_remaining(ran_s, view.task_s)
 
 
-def _going_on(elapsed_s: float, expected_s: float) -> float:
+def _estimate_remaining(elapsed_s: float, expected_s: float) -> float:
     """Return the remaining time; a late event is expected to be late by as much again."""
     return abs(expected_s - elapsed_s)
 

@@ -28,11 +28,11 @@ def wavefront_s(side: int, procs: int, cell_s: float, other: int | None = None) 
     """Return the time of ``side`` × ``other`` cells on ``procs`` processors: anti-diagonals, each
     in whole rounds."""
     short, long = sorted((side, side if other is None else other))
-    rounds = 2 * _rounds_below(short, procs) + (long - short + 1) * -(-short // procs)
+    rounds = 2 * _count_rounds_below(short, procs) + (long - short + 1) * -(-short // procs)
     return rounds * cell_s
 
 
-def _rounds_below(n: int, procs: int) -> int:
+def _count_rounds_below(n: int, procs: int) -> int:
     """Return Σ ceil(k ÷ procs) for k from 1 to n - 1."""
     whole, rest = divmod(n - 1, procs)
     return procs * whole * (whole + 1) // 2 + rest * (whole + 1)
@@ -120,7 +120,7 @@ def graph_s(
         for parent in needed:
             children[parent].append(task)
             missing[task] += 1
-    rank = _ways_to_the_end(runtimes_s, children, list(missing))
+    rank = _estimate_to_the_end(runtimes_s, children, list(missing))
     ready = [(-rank[task], task) for task, waits in enumerate(missing) if not waits]
     heapq.heapify(ready)
     running: list[tuple[float, int]] = []
@@ -145,7 +145,7 @@ def graph_s(
     return now_s
 
 
-def _ways_to_the_end(
+def _estimate_to_the_end(
     runtimes_s: Sequence[float], children: Sequence[Sequence[int]], missing: list[int]
 ) -> list[float]:
     order = [task for task, waits in enumerate(missing) if not waits]
@@ -188,7 +188,7 @@ def wavefront_best(
     results = [
         (seconds(block, nodes, cores), -block, nodes, cores)
         for nodes, cores in shapes
-        for block in _blocks(short, lambda b, n=nodes, c=cores: seconds(b, n, c))  # type: ignore[misc]
+        for block in _list_block_sizes(short, lambda b, n=nodes, c=cores: seconds(b, n, c))  # type: ignore[misc]
     ]
     best_s, block, nodes, cores = min(results)
     busy = min(nodes, -(-short // -block)) * cores
@@ -201,14 +201,14 @@ def choose_wavefront(
     side: int, cell_s: float, machines: Resources, other: int | None = None
 ) -> Implementation:
     """Return the fastest way to compute a Wavefront: this machine unless a cluster is faster."""
-    local = _here(wavefront_s(side, machines.here, cell_s, other), machines.here)
+    local = _estimate_here(wavefront_s(side, machines.here, cell_s, other), machines.here)
     if not machines.nodes:
         return local
     far = wavefront_best((side, side if other is None else other), cell_s, machines)
     return local if local.seconds < LOCAL_FACTOR * far.seconds else far
 
 
-def _blocks(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
+def _list_block_sizes(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
     """Return block sizes 1, 2, 3, … up to a quarter of the side, while the time improves: the gain
     of larger ones is soon lost in remainders."""
     best, worse = math.inf, 0
@@ -223,7 +223,7 @@ def _blocks(side: int, time_of: Callable[[int], float]) -> Iterable[int]:
 
 def choose_allpairs(n: int, m: int, cell_s: float, machines: Resources) -> Implementation:
     """Return the fastest way to compute all pairs."""
-    local = _here(-(-n * m // machines.here) * cell_s, machines.here)
+    local = _estimate_here(-(-n * m // machines.here) * cell_s, machines.here)
     if not machines.nodes:
         return local
     best = allpairs_best(n, m, cell_s, machines)
@@ -233,7 +233,8 @@ def choose_allpairs(n: int, m: int, cell_s: float, machines: Resources) -> Imple
 def allpairs_best(n: int, m: int, cell_s: float, machines: Resources) -> Implementation:
     """Return the fastest distributed way: comparisons per job, and number of nodes."""
     result = (
-        _allpairs_at(n, m, cell_s, per_job, machines) for per_job in _jobs(n, m, cell_s, machines)
+        _estimate_allpairs(n, m, cell_s, per_job, machines)
+        for per_job in _list_job_sizes(n, m, cell_s, machines)
     )
     return min(result, key=lambda implementation: implementation.seconds)
 
@@ -243,7 +244,7 @@ def allpairs_best_s(n: int, m: int, cell_s: float, machines: Resources, nodes: i
     need for their cells."""
     least_s = -(-n * m // (nodes * machines.cores)) * cell_s
     share_s = cell_s / machines.cores
-    jobs = _jobs(n, m, cell_s, replace(machines, nodes=nodes))
+    jobs = _list_job_sizes(n, m, cell_s, replace(machines, nodes=nodes))
     modelled = (
         allpairs_s((n, m), share_s, per_job, max(1, min(nodes, n * m // per_job)), machines, True)
         for per_job in jobs
@@ -251,7 +252,7 @@ def allpairs_best_s(n: int, m: int, cell_s: float, machines: Resources, nodes: i
     return max(least_s, min(modelled))
 
 
-def _allpairs_at(
+def _estimate_allpairs(
     n: int, m: int, cell_s: float, per_job: int, machines: Resources
 ) -> Implementation:
     def seconds(nodes: int) -> float:
@@ -268,7 +269,7 @@ def _allpairs_at(
     return Implementation(how="distributed", seconds=seconds(nodes), nodes=nodes, block=per_job)
 
 
-def _jobs(n: int, m: int, cell_s: float, machines: Resources) -> Iterable[int]:
+def _list_job_sizes(n: int, m: int, cell_s: float, machines: Resources) -> Iterable[int]:
     """Return job sizes in comparisons, doubling, none longer than an hour (or one row, where that
     is longer)."""
     for power in count():
@@ -278,5 +279,5 @@ def _jobs(n: int, m: int, cell_s: float, machines: Resources) -> Iterable[int]:
         yield min(per_job, n * m)
 
 
-def _here(seconds: float, procs: int) -> Implementation:
+def _estimate_here(seconds: float, procs: int) -> Implementation:
     return Implementation(how="serial" if procs == 1 else "multicore", seconds=seconds, nodes=1)

@@ -100,7 +100,7 @@ def overlay(
     kind = np.array([kinds.setdefault(row.tobytes(), len(kinds)) for row in rows], np.int64)
     first = np.unique(kind, return_index=True)[1]
     total = np.bincount(kind, requested, len(kinds)).astype(np.int64)
-    flow = _best(total, weights[first], grids, np.ascontiguousarray(fits[first], np.bool_))
+    flow = _find_best(total, weights[first], grids, np.ascontiguousarray(fits[first], np.bool_))
     order = np.argsort(kind, kind="stable")
     until, ends = np.cumsum(requested[order]), np.cumsum(flow, axis=1)
     until -= (np.cumsum(total) - total)[kind[order]]  # within its kind
@@ -113,7 +113,7 @@ def overlay(
     return OverlayPlan(procs, nodes)
 
 
-def _best(
+def _find_best(
     requested: NDArray[np.int64],
     weights: NDArray[np.float64],
     grids: Sequence[GridRoom],
@@ -160,7 +160,9 @@ def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
     for part in range(len(where)):
         goal, more = where[part], room[part]
         while more > 0 and not dead[goal]:
-            gained, reached, all_records = _gain(fits, left, flow, dead, goal, more, queue, to, by)
+            gained, reached, all_records = _improve_goal(
+                fits, left, flow, dead, goal, more, queue, to, by
+            )
             more -= gained
             if more > 0 and all_records:
                 for k in range(reached):
@@ -168,7 +170,7 @@ def _fill(fits, left, where, room, flow):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _gain(fits, left, flow, dead, goal, most, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
+def _improve_goal(fits, left, flow, dead, goal, most, queue, to, by):  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     """Move remaining demand of rows to the goal, also by moving on demand in its way, until a path
     is used up.
 

@@ -23,7 +23,7 @@ def central_all(view: PoolView) -> PoolDecision:
 
 def distributed(view: PoolView, idle_s: float) -> PoolDecision:
     """Release each node by itself after this idle time."""
-    return _leave(view, _idle_for(view, view.idle, idle_s), f"idle for {idle_s:g} s")
+    return _leave(view, _list_idle(view, view.idle, idle_s), f"idle for {idle_s:g} s")
 
 
 def coordinated(view: PoolView, idle_s: float) -> PoolDecision:
@@ -35,7 +35,7 @@ def coordinated(view: PoolView, idle_s: float) -> PoolDecision:
     spare, gone = len(view.staying) - view.limits.least, []
     for nodes in allocations.values():
         waits = [node for node in nodes if not node.draining]
-        if waits and len(waits) <= spare and len(_idle_for(view, waits, idle_s)) == len(waits):
+        if waits and len(waits) <= spare and len(_list_idle(view, waits, idle_s)) == len(waits):
             spare -= len(waits)
             gone += waits
     return _leave(view, gone, f"the whole allocation is idle for {idle_s:g} s")
@@ -61,7 +61,7 @@ def before_the_end(view: PoolView, margin_s: float = 0.0) -> PoolDecision:
     return PoolDecision(drain=tuple(late), reasons=(reason,))
 
 
-def _idle_for(view: PoolView, nodes: Iterable[NodeView], idle_s: float) -> list[NodeView]:
+def _list_idle(view: PoolView, nodes: Iterable[NodeView], idle_s: float) -> list[NodeView]:
     return [
         node
         for node in nodes

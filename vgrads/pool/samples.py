@@ -150,7 +150,7 @@ def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
         return meter
     keep = 1.0 - 1.0 / memory_tasks(workers)
     count, strata, disks = len(ended), dict(meter.strata), dict(meter.disks)
-    order = [_category(strata, times.category) for times in ended]
+    order = [_make_category(strata, times.category) for times in ended]
     names, after = np.array(order), np.arange(count - 1, -1, -1)
     values = np.array(
         [
@@ -174,7 +174,7 @@ def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
     )
 
 
-def _category(sums: dict[str, Sums], name: str) -> str:
+def _make_category(sums: dict[str, Sums], name: str) -> str:
     name = name if name in sums or len(sums) < MOST_CATEGORIES else "…"
     sums.setdefault(name, no_sums(len(PARTS)))
     return name

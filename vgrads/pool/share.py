@@ -186,7 +186,7 @@ def fill(needs: Mapping[str, int], weights: Mapping[str, float], total: int) -> 
             exact |= {name: weights[name] * per_weight for name in names[begun:]}
             break
         begun = until
-    return Shares(_whole(exact, min(total, sums[-1])), exact, tuple(rounds))
+    return Shares(_round_to_total(exact, min(total, sums[-1])), exact, tuple(rounds))
 
 
 def share(
@@ -204,7 +204,7 @@ def share(
     return fill(needs(ads, policy, pool, others), weights, limit_total(policy, previous, elapsed_s))
 
 
-def _whole(exact: Mapping[str, float], total: int) -> dict[str, int]:
+def _round_to_total(exact: Mapping[str, float], total: int) -> dict[str, int]:
     decided = {name: math.floor(workers + _TINY) for name, workers in exact.items()}
     left = total - sum(decided.values())
     order = sorted(exact, key=lambda name: (decided[name] - exact[name], name))

@@ -33,7 +33,7 @@ class Sizing:
     paced: bool = False
 
 
-def _thesis(capacity: bool, default: bool, change: bool) -> Size:
+def _make_thesis_policy(capacity: bool, default: bool, change: bool) -> Size:
     def size(view: SizeView, memory: Memory) -> SizingResult:
         bounds = [("work", view.unfinished)]
         if capacity and view.capacity is not None:
@@ -48,7 +48,7 @@ def _thesis(capacity: bool, default: bool, change: bool) -> Size:
     return size
 
 
-def _work_queue_factory(view: SizeView, memory: Memory) -> SizingResult:
+def _size_work_queue_factory(view: SizeView, memory: Memory) -> SizingResult:
     """Every 30 s all remaining tasks, at most the capacity (10 while unknown, never less), at most
     5 that have not yet connected (manual pages of work_queue_factory, ``-c``)."""
     if memory.recent and view.now_s - memory.recent[-1][0] < 30.0 - 1e-9:
@@ -59,14 +59,14 @@ def _work_queue_factory(view: SizeView, memory: Memory) -> SizingResult:
     return replace(sized, memory=replace(memory, recent=((view.now_s, sized.workers),)))
 
 
-def _hyperqueue(view: SizeView, memory: Memory) -> SizingResult:
+def _size_hyperqueue(view: SizeView, memory: Memory) -> SizingResult:
     """One allocation waits in the queue as long as tasks wait without a free worker (backlog 1)."""
     lacking = view.waiting > view.idle
     there = view.connected + max(view.coming, int(lacking))
     return SizingResult((term("size", view, ("backlog", there)),), memory)
 
 
-def _dask_adaptive(view: SizeView, memory: Memory) -> SizingResult:
+def _size_dask_adaptive(view: SizeView, memory: Memory) -> SizingResult:
     """Work that ends in 5 s, at most one worker per task; a task of unknown run time counts .5 s;
     fewer only after three equal votes (distributed's ``Adaptive``)."""
     seconds = view.unfinished * (0.5 if view.execution_s is None else view.execution_s)
@@ -79,12 +79,12 @@ def _dask_adaptive(view: SizeView, memory: Memory) -> SizingResult:
     return SizingResult(tuple(terms), replace(memory, recent=((view.now_s, votes),)))
 
 
-def _parsl(view: SizeView, memory: Memory) -> SizingResult:
+def _size_parsl(view: SizeView, memory: Memory) -> SizingResult:
     """As many slots as tasks, including requested ones (strategy ``simple``, parallelism 1)."""
     return SizingResult((term("size", view, ("work", view.unfinished)),), memory)
 
 
-def _kubernetes(view: SizeView, memory: Memory) -> SizingResult:
+def _size_kubernetes(view: SizeView, memory: Memory) -> SizingResult:
     """One task per worker, no change within a tenth of that; up by doubling or by 4, down to the
     maximum of the last 300 s (HorizontalPodAutoscaler)."""
     now = view.connected + view.coming
@@ -105,18 +105,18 @@ def _kubernetes(view: SizeView, memory: Memory) -> SizingResult:
 
 
 SIZINGS: Mapping[str, Sizing] = {
-    "d1": Sizing(size=_thesis(False, False, False)),
-    "d2": Sizing(size=_thesis(False, False, True), paced=True),
-    "d3": Sizing(size=_thesis(True, False, False)),
-    "d4": Sizing(size=_thesis(True, True, False)),
-    "d5": Sizing(size=_thesis(True, False, True), paced=True),
-    "d6": Sizing(size=_thesis(True, True, True), paced=True),
-    "d7": Sizing(size=_thesis(True, True, True), paced=True, billing=True),
-    "work-queue-factory": Sizing(size=_work_queue_factory, idle_s=300.0),
-    "hyperqueue": Sizing(size=_hyperqueue, idle_s=300.0),
-    "dask-adaptive": Sizing(size=_dask_adaptive, idle_s=math.inf, gives_back=True),
-    "parsl": Sizing(size=_parsl),
-    "kubernetes": Sizing(size=_kubernetes, idle_s=math.inf, gives_back=True),
+    "d1": Sizing(size=_make_thesis_policy(False, False, False)),
+    "d2": Sizing(size=_make_thesis_policy(False, False, True), paced=True),
+    "d3": Sizing(size=_make_thesis_policy(True, False, False)),
+    "d4": Sizing(size=_make_thesis_policy(True, True, False)),
+    "d5": Sizing(size=_make_thesis_policy(True, False, True), paced=True),
+    "d6": Sizing(size=_make_thesis_policy(True, True, True), paced=True),
+    "d7": Sizing(size=_make_thesis_policy(True, True, True), paced=True, billing=True),
+    "work-queue-factory": Sizing(size=_size_work_queue_factory, idle_s=300.0),
+    "hyperqueue": Sizing(size=_size_hyperqueue, idle_s=300.0),
+    "dask-adaptive": Sizing(size=_size_dask_adaptive, idle_s=math.inf, gives_back=True),
+    "parsl": Sizing(size=_size_parsl),
+    "kubernetes": Sizing(size=_size_kubernetes, idle_s=math.inf, gives_back=True),
     "d8": Sizing(size=wait_aware, idle_s=math.inf, gives_back=True, paced=True),
 }
 

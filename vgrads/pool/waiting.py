@@ -52,18 +52,20 @@ FAILING = 3
 
 def wait_aware(view: SizeView, memory: Memory) -> SizingResult:
     """Sizing policy D8, see above."""
-    memory = _remembered(view, memory)
+    memory = _remember_view(view, memory)
     name, most = _cap(view, memory)
     cap, work = (name, most), ("work", view.unfinished)
     there = ("connected", view.connected)
     return SizingResult(
         (
             term("there", view, there, work, cap),
-            term("coming", view, ("useful when they start", _useful(view, memory, most)), cap),
+            term(
+                "coming", view, ("useful when they start", _count_useful(view, memory, most)), cap
+            ),
             term(
                 "new",
                 view,
-                ("useful if requested now", _worth_requesting(view, memory, most)),
+                ("useful if requested now", _add_worthwhile(view, memory, most)),
                 cap,
             ),
             term(
@@ -78,20 +80,20 @@ def wait_aware(view: SizeView, memory: Memory) -> SizingResult:
     )
 
 
-def _worth_requesting(view: SizeView, memory: Memory, cap: int) -> int:
+def _add_worthwhile(view: SizeView, memory: Memory, cap: int) -> int:
     """Return current and requested workers, and as many more as will find enough work, random
     fluctuations excluded."""
     sure = view.connected + view.coming
-    expected = _expected(view, memory, view.wait_s)
-    done = _done(view, view.wait_s, cap, view.requests)
-    left = view.unfinished + expected - done - _chance(expected, done)
+    expected = _estimate_expected(view, memory, view.wait_s)
+    done = _estimate_done(view, view.wait_s, cap, view.requests)
+    left = view.unfinished + expected - done - _estimate_randomness(expected, done)
     if left <= sure or not view.cycle_s:
         return left
     worth_s = min(WORTH_S, view.wait_s)
     return sure + math.ceil((left - sure) * min(1.0, view.cycle_s / max(worth_s, view.cycle_s)))
 
 
-def _chance(expected: int, done: int) -> int:
+def _estimate_randomness(expected: int, done: int) -> int:
     """Return by how much randomly arriving and ending work differs from the expected amount."""
     return math.floor(math.sqrt(expected + done)) if expected else 0
 
@@ -108,9 +110,11 @@ def _cap(view: SizeView, memory: Memory) -> tuple[str, int]:
     return "not known yet", whole(START * 2.0 ** min(doubled, 30.0))
 
 
-def _remembered(view: SizeView, memory: Memory) -> Memory:
+def _remember_view(view: SizeView, memory: Memory) -> Memory:
     begun_s = view.now_s if memory.begun_s is None and view.unfinished else memory.begun_s
-    memory = replace(memory, arrivals=learn(memory.arrivals, _pool_view(view)), begun_s=begun_s)
+    memory = replace(
+        memory, arrivals=learn(memory.arrivals, _make_pool_view(view)), begun_s=begun_s
+    )
     if view.capacity is None:
         return memory
     high = whole(view.capacity.high + SPARE * math.sqrt(view.capacity.high))
@@ -123,7 +127,7 @@ def _remembered(view: SizeView, memory: Memory) -> Memory:
     return replace(memory, below_s=since_s, peak=peak)
 
 
-def _done(
+def _estimate_done(
     view: SizeView, until_s: float, cap: int, requested: Sequence[tuple[float, int]] = ()
 ) -> int:
     """Return the tasks that current workers end until then, and requested ones from their expected
@@ -136,7 +140,7 @@ def _done(
     return math.floor(min(worked_s, cap * until_s) / view.cycle_s)
 
 
-def _expected(view: SizeView, memory: Memory, within_s: float) -> int:
+def _estimate_expected(view: SizeView, memory: Memory, within_s: float) -> int:
     """Return the tasks that will have arrived by then, if arrivals continue as they did while
     others still waited; arrivals that are late for twice the usual time are assumed to have ceased,
     and after stages none arrive before all has ended."""
@@ -153,14 +157,14 @@ def _expected(view: SizeView, memory: Memory, within_s: float) -> int:
     return math.floor(within_s * sum(history.sizes[1:]) / span_s)
 
 
-def _useful(view: SizeView, memory: Memory, cap: int) -> int:
+def _count_useful(view: SizeView, memory: Memory, cap: int) -> int:
     """Return current workers, and requested ones for which work would be left if they joined
     soon."""
     count = view.connected
     for since_s, workers in sorted(view.requests):
         soon_s = max(0.0, view.wait_low_s - (view.now_s - since_s))
-        expected, done = _expected(view, memory, soon_s), _done(view, soon_s, cap)
-        left = view.unfinished + expected - done + _chance(expected, done) - count
+        expected, done = _estimate_expected(view, memory, soon_s), _estimate_done(view, soon_s, cap)
+        left = view.unfinished + expected - done + _estimate_randomness(expected, done) - count
         count += max(0, min(workers, left))
     return count if count > view.connected else 0
 
@@ -170,14 +174,14 @@ def _count_workers_to_keep(view: SizeView, memory: Memory) -> int:
     then."""
     if not view.idle or view.waiting or len(memory.arrivals.sizes) < 2:
         return 0  # one arrival does not predict another
-    now = _pool_view(view)
+    now = _make_pool_view(view)
     useful = count_worth_having(memory.arrivals, now, PATIENCE)
     return useful + (
         view.running if estimate_next_work_s(memory.arrivals, now) < (view.cycle_s or 0.0) else 0
     )
 
 
-def _pool_view(view: SizeView) -> PoolView:
+def _make_pool_view(view: SizeView) -> PoolView:
     """Return the view for the look-ahead; running tasks are expected to take one more full run
     time."""
     node = NodeView(id="", allocation="", joined_s=0.0, busy_since_s=view.now_s)

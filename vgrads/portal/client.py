@@ -135,7 +135,7 @@ class Client(OptionCalls, BagCalls):
     def archive(self, name: str, *, archived: bool = True) -> None:
         """Leave a set or bag that has ended out of lists of work, by its id or name; with
         ``archived=False`` list it again."""
-        self._ask("PUT" if archived else "DELETE", f"/v1/work/{_quoted(name)}/archived")
+        self._ask("PUT" if archived else "DELETE", f"/v1/work/{_quote_name(name)}/archived")
 
     def delete_records(self, set_id: str) -> None:
         """Delete a set whose runs have ended; the folders of its results stay."""
@@ -156,7 +156,7 @@ class Client(OptionCalls, BagCalls):
         """Wait for the permit to start a task: ``copy`` (its replica), ``site``, ``slot``,
         ``procs``."""
         path = (
-            f"/v1/runs/{run.run_id}/permits/{_quoted(workflow)}/{_quoted(task)}"
+            f"/v1/runs/{run.run_id}/permits/{_quote_name(workflow)}/{_quote_name(task)}"
             f"?wait_s={_LONG_POLL_S}"
         )
         while not (permits := self._ask("POST", path)["permits"]):
@@ -198,11 +198,11 @@ class Client(OptionCalls, BagCalls):
     def publish(self, kind: str, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """Publish the state of a ``manager`` or a ``pool``; returns, for a manager, the pools'
         decisions."""
-        return dict(self._ask("PUT", f"/v1/{kind}s/{_quoted(name)}", dict(entry)))
+        return dict(self._ask("PUT", f"/v1/{kind}s/{_quote_name(name)}", dict(entry)))
 
     def withdraw(self, kind: str, name: str) -> None:
         """Remove an entry."""
-        self._ask("DELETE", f"/v1/{kind}s/{_quoted(name)}")
+        self._ask("DELETE", f"/v1/{kind}s/{_quote_name(name)}")
 
     def release(
         self,
@@ -274,7 +274,7 @@ class Client(OptionCalls, BagCalls):
                     after, last_s = event["id"], time.monotonic()
             except (OSError, http.client.HTTPException) as error:
                 if time.monotonic() - last_s > patience_s:
-                    raise _unreachable(self._url, error) from None
+                    raise _make_unreachable_error(self._url, error) from None
                 time.sleep(1.0)
 
     def _events(self, path: str, after: str) -> Iterator[dict[str, Any]]:
@@ -323,7 +323,7 @@ class Client(OptionCalls, BagCalls):
                 raise SiteError(str(detail), site=self._url, transient=True) from None
             raise InputError(str(detail), where=f"{method} {path}") from None
         except (OSError, http.client.HTTPException) as error:  # its origin: 40 lines of urllib
-            raise _unreachable(self._url, error) from None
+            raise _make_unreachable_error(self._url, error) from None
 
     def _send(
         self,
@@ -342,7 +342,7 @@ class Client(OptionCalls, BagCalls):
             if value is not None and value != ()
         }
         query = f"?{urllib.parse.urlencode(chosen, doseq=True)}" if chosen else ""
-        return self._ask(method, path + query, document, _with_key(key))
+        return self._ask(method, path + query, document, _make_key_headers(key))
 
     def _await_plan(self, set_id: str) -> None:
         while self.read(set_id).get("state") == "planning":
@@ -354,15 +354,15 @@ class Client(OptionCalls, BagCalls):
         return _open_url(request, timeout=self._timeout_s)
 
 
-def _with_key(key: str) -> Mapping[str, str]:
+def _make_key_headers(key: str) -> Mapping[str, str]:
     return {"Idempotency-Key": key} if key else _NOTHING
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return urllib.parse.quote(name, safe="")
 
 
-def _unreachable(url: str, error: Exception) -> SiteError:
+def _make_unreachable_error(url: str, error: Exception) -> SiteError:
     cause = getattr(error, "reason", error)
     return SiteError(
         f"no answer: {getattr(cause, 'strerror', None) or cause}",

@@ -298,7 +298,7 @@ class BagCalls:
 
     def add_tasks(self, bag_id: str, commands: Iterable[str]) -> int:
         """Add commands to an open bag, streamed; return how many were accepted."""
-        return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", _blocks(commands))["taken"])
+        return int(self._ask("POST", f"/v1/bags/{bag_id}/tasks", _encode_blocks(commands))["taken"])
 
     def close_bag(self, bag_id: str) -> None:
         """Close an open bag: no more tasks can be added."""
@@ -355,7 +355,7 @@ class BagCalls:
         raise NotImplementedError
 
 
-def _blocks(commands: Iterable[str]) -> Iterator[bytes]:
+def _encode_blocks(commands: Iterable[str]) -> Iterator[bytes]:
     """Encode commands as JSON lines, many at a time: each block is one write to the connection."""
     left = iter(commands)
     while lines := [json.dumps(command) for command in islice(left, _BLOCK)]:

@@ -86,10 +86,10 @@ def load_commands(arguments: Sequence[str]) -> None:
     """
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     for module in [module for module, names in COMMANDS.items() if name in names] or COMMANDS:
-        import_module(_module(module))
+        import_module(_find_module(module))
 
 
-def _module(name: str) -> str:
+def _find_module(name: str) -> str:
     return f"vgrads.portal.{name}"
 
 
@@ -104,7 +104,7 @@ def _run(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     try:
         load_commands(words)
-        call = _build(frozenset(name for name in COMMANDS if _module(name) in sys.modules))
+        call = _build(frozenset(name for name in COMMANDS if _find_module(name) in sys.modules))
         result = call(arguments, prog_name="vgrads", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except VgradsError as error:
@@ -116,7 +116,11 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except Exception as error:
-        return _own_fault(error) if getattr(error, "show", None) is None else _misused(error, words)
+        return (
+            _report_own_fault(error)
+            if getattr(error, "show", None) is None
+            else _report_misuse(error, words)
+        )
     if code == _INTERRUPTED:  # typer converts Ctrl-C to this code
         _write("vgrads: interrupted\n")
     return code
@@ -141,7 +145,7 @@ def _report(error: VgradsError) -> int:
     return error.exit_code
 
 
-def _misused(error: Exception, arguments: Sequence[str]) -> int:
+def _report_misuse(error: Exception, arguments: Sequence[str]) -> int:
     """Report an error of Click about arguments as any other; without arguments, show the help."""
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{error}\n")
@@ -152,7 +156,7 @@ def _misused(error: Exception, arguments: Sequence[str]) -> int:
     return _report(usage_error(error, application, arguments))
 
 
-def _own_fault(error: Exception) -> int:
+def _report_own_fault(error: Exception) -> int:
     """Report an internal error in one line, and store its details in a file."""
     from importlib.metadata import version
 

@@ -56,7 +56,7 @@ def up(
     how = SlurmServing(
         idle_s=parse_duration(idle, "--idle"),
         keep_s=parse_duration(keep, "--keep"),
-        address=_address(listen) if listen else None,
+        address=_parse_address(listen) if listen else None,
     )
     logging.basicConfig(level=logging.WARNING, format=_FORMAT)
     logging.getLogger("vgrads").setLevel(logging.INFO)
@@ -65,7 +65,7 @@ def up(
     serve_slurm(slurm_folder(), sites_catalog(sites), how, _report_start)
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > _LAST_PORT:
         raise InputError(f"'{text}' is not of the form HOST:PORT", where="--listen")

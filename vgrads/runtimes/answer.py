@@ -94,19 +94,22 @@ class KindPredictor:
         spread = (
             total + self.departure - ((cross[:, None, :] @ self.inverse)[:, 0, :] * cross).sum(1)
         )
-        middle = _middle(means, self.weights)
-        between = _longer(means - middle, self.weights)
+        middle = _compute_trimmed_mean(means, self.weights)
+        between = _compute_upper_deviation(means - middle, self.weights)
         offs = means - middle
         middle += mean
         shorter = min(max(sample.longest - middle, 0.0), MOST_SHORTER)
         owns = self.own * np.exp(self.growth * (2 * shorter)) + extra
         kinds = np.maximum(spread[self.noise_of], 0.0) + self.repeat
-        kind, own = between + _usual(kinds, self.weights), float(self.weights @ owns)
+        kind, own = (
+            between + _compute_usual_variance(kinds, self.weights),
+            float(self.weights @ owns),
+        )
         laws = np.array([self.weights, offs, kinds + owns])
         return Answer(middle, kind, own, add_strays(laws, middle - felt, self.strays))
 
 
-def _middle(values: Array, weights: Array) -> float:
+def _compute_trimmed_mean(values: Array, weights: Array) -> float:
     """Return the mean without the lowest and highest values, a twentieth by weight each: with wide
     noise little is believed of the records, and they are drawn to the mean of all kinds."""
     order = np.argsort(values)
@@ -116,7 +119,7 @@ def _middle(values: Array, weights: Array) -> float:
     return float(left @ values[order] / left.sum())
 
 
-def _longer(offs: Array, weights: Array) -> float:
+def _compute_upper_deviation(offs: Array, weights: Array) -> float:
     """Return the mean square of the deviations to longer times. A plan is endangered by these, and
     the law of no dependence on size lies far on the other side."""
     longer = offs >= 0
@@ -124,7 +127,7 @@ def _longer(offs: Array, weights: Array) -> float:
     return float(weights[longer] @ offs[longer] ** 2) / total if total else 0.0
 
 
-def _usual(variances: Array, weights: Array) -> float:
+def _compute_usual_variance(variances: Array, weights: Array) -> float:
     """Return the mean of all but the largest variances, a tenth by weight: a rare law with a wide
     spread belongs to the quantiles, not to what a plan expects."""
     order = np.argsort(variances)
@@ -211,10 +214,10 @@ def _answer(raw: Sample, pooled: Pooled, where: Mapping[str, Array]) -> KindPred
         slope=float(weights @ (EXPONENT[laws] * (1 - FLOOR[laws]))),
         places=places,
         level=level.mean,
-        strays=_strays(pooled.source(sample.source), len(sample.y)),
+        strays=_count_strays(pooled.source(sample.source), len(sample.y)),
     )
 
 
-def _strays(source: Source, records: int) -> Array:
+def _count_strays(source: Source, records: int) -> Array:
     weights, means, spread = source.unseen()
     return np.array([source.strays / (source.strays + records) * weights, means, spread])

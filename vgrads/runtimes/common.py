@@ -70,7 +70,7 @@ class Common:
 def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -> Common:
     """Estimate what all kinds share."""
     payload = check_scores(scores or {})
-    rows = _some(records)
+    rows = _select_some(records)
     every = [record for some in rows.values() for record in some]
     base = reference(every, payload)
     names = sorted({record.machine for record in every} | set(payload))
@@ -89,20 +89,20 @@ def estimate(records: KindRecords, scores: Mapping[str, Scores] | None = None) -
         memory=pool(peaks, "", frozenset(), NO_MEMORY),
         where=where,
         machines={
-            name: _machine(name, offset, name in scored, pooled.shared)
+            name: _read_machine(name, offset, name in scored, pooled.shared)
             for name, offset in where.items()
         },
         sources=sources,
-        tools=_tools(rows),
+        tools=_list_tools(rows),
     )
 
 
 def pool_tools(records: KindRecords) -> Tools:
     """Return the run times of steps by the tool that they use."""
-    return _tools(_some(records))
+    return _list_tools(_select_some(records))
 
 
-def _tools(rows: Mapping[str, Sequence[TaskRecord]]) -> Tools:
+def _list_tools(rows: Mapping[str, Sequence[TaskRecord]]) -> Tools:
     return of_kinds(
         (list_names(kind, some[0].tool), level_of(some))
         for kind, some in rows.items()
@@ -110,14 +110,14 @@ def _tools(rows: Mapping[str, Sequence[TaskRecord]]) -> Tools:
     )
 
 
-def _some(records: KindRecords) -> dict[str, Sequence[TaskRecord]]:
+def _select_some(records: KindRecords) -> dict[str, Sequence[TaskRecord]]:
     names = sorted(records.kinds, key=lambda kind: (-records.count(kind), kind))
     rest = sorted(names[_RICHEST:])
     step = max(1, -(-len(rest) // MOST_KINDS))
     return {kind: records.of(kind) for kind in sorted([*names[:_RICHEST], *rest[::step]])}
 
 
-def _machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:
+def _read_machine(name: str, offset: Array, scored: bool, shared: Shared) -> tuple[float, float]:
     """Return an entry of ``RuntimeModel.machines``; the departure of a machine with records was
     solved for together with the weights."""
     own, sd = shared.machines.get(name, (0.0, SCORED_SD if scored else UNSCORED_SD))
@@ -130,8 +130,8 @@ def to_json(common: Common) -> str:
     document = {
         "version": VERSION,
         "reference": common.reference,
-        "times": _pooled_json(common.times),
-        "memory": _pooled_json(common.memory),
+        "times": _describe_pooled(common.times),
+        "memory": _describe_pooled(common.memory),
         "where": {name: list(offset) for name, offset in common.where.items()},
         "machines": dict(common.machines),
         "sources": {name: dict(counts) for name, counts in common.sources.items()},
@@ -147,8 +147,8 @@ def from_json(text: str) -> Common | None:
         return None
     return Common(
         reference=document["reference"],
-        times=_pooled(document["times"]),
-        memory=_pooled(document["memory"]),
+        times=_read_pooled(document["times"]),
+        memory=_read_pooled(document["memory"]),
         where={name: np.array(offset) for name, offset in document["where"].items()},
         machines={name: (shift, sd) for name, (shift, sd) in document["machines"].items()},
         sources=document["sources"],
@@ -156,7 +156,7 @@ def from_json(text: str) -> Common | None:
     )
 
 
-def _pooled_json(pooled: Pooled) -> Json:
+def _describe_pooled(pooled: Pooled) -> Json:
     shared = pooled.shared
     return {
         "mean": pooled.mean,
@@ -178,7 +178,7 @@ def _pooled_json(pooled: Pooled) -> Json:
     }
 
 
-def _pooled(document: Json) -> Pooled:
+def _read_pooled(document: Json) -> Pooled:
     shared = Shared(
         weights=np.array(document["weights"]),
         weights_cov=np.array(document["weights_cov"]),

@@ -44,7 +44,7 @@ class Levels:
         have this mean and variance: that of the scales by which they are explained, and at least
         their distance. So no kind is moved by more than half the deviation of its records."""
         off = level - self.mean
-        belief = _beliefs(np.array([off]), np.array([var]), self.weights)[0]
+        belief = _compute_beliefs(np.array([off]), np.array([var]), self.weights)[0]
         return max(float((belief @ SCALES**-2.0) ** -0.5), abs(off))
 
     def unseen(self, noise: float, shift: float = 0.0) -> Array:
@@ -71,7 +71,7 @@ def fit_levels(levels: Array, variances: Array, tasks: Array, mean: float = MEAN
     prior, centre = _COUNT * _PRIOR, mean
     weights = _PRIOR
     for _ in range(_TURNS):
-        belief = _beliefs(levels - centre, variances, weights)
+        belief = _compute_beliefs(levels - centre, variances, weights)
         precision = belief / (SCALES**2 + variances[:, None])
         about = _COUNT * float(_PRIOR @ SCALES**-2.0)
         centre = float(
@@ -91,7 +91,7 @@ def before(others: Sequence[Levels], mean: float = MEAN) -> float:
     return (_COUNT * mean + _OTHERS * float(np.mean(many))) / (_COUNT + _OTHERS)
 
 
-def _beliefs(offs: Array, variances: Array, weights: Array | tuple[float, ...]) -> Array:
+def _compute_beliefs(offs: Array, variances: Array, weights: Array | tuple[float, ...]) -> Array:
     """Return how probable each scale is (n, scales)."""
     total = SCALES**2 + variances[:, None]
     score = np.log(np.array(weights)) - (np.log(total) + offs[:, None] ** 2 / total) / 2

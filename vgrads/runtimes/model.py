@@ -147,7 +147,7 @@ class RuntimeModel:
         key = (machine, tool, size)
         if key not in self._unseen:
             level = self.tools[tool] if tool else None
-            answer, workflow = _unseen(self.common, machine, level, size)
+            answer, workflow = _predict_unseen(self.common, machine, level, size)
             self._unseen[key] = _Guess(answer, workflow, tool.lstrip("/"))
         return self._unseen[key]
 
@@ -182,7 +182,7 @@ def make_model(records: KindRecords, common: Common, others: Tools = NO_TOOLS) -
     )
 
 
-def _unseen(
+def _predict_unseen(
     common: Common, machine: str, tool: ToolLevel | None, size: float
 ) -> tuple[Answer, float]:
     """Return the answer for a kind without records, and the deviation of the part that it shares

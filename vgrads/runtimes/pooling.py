@@ -92,7 +92,7 @@ class Pooled:
         """Return a kind given what is shared, and the level that it was compared with."""
         source = self.source(sample.source)
         shift = _shift(sample, self.shared)
-        level, var = _level(sample, shift, source.laws)
+        level, var = _fit_level(sample, shift, source.laws)
         own = Level(source.levels.mean, source.levels.spread_of(level, var))
         return weigh(damp_strays(sample, shift), shift, own, source.laws), own
 
@@ -107,28 +107,28 @@ def pool(
     fixed order give a fixed result."""
     names = sorted({sample.source for sample in raw})
     of = {name: [s for s in raw if s.source == name] for name in names}
-    chosen = {name: _richest(of[name]) for name in names}
+    chosen = {name: _select_richest(of[name]) for name in names}
     for turn in range(_TURNS):
-        result = replace(result, sources={n: _levels(of[n], result, n) for n in names})
+        result = replace(result, sources={n: _fit_levels(of[n], result, n) for n in names})
         if turn == _TURNS - 1:
             break
         kinds = {name: [result.weigh(s)[0] for s in chosen[name]] for name in names}
-        laws = {name: _laws(kinds[name]) for name in names}
-        strays = {name: _strays(of[name], result.shared) for name in names}
+        laws = {name: _fit_laws(kinds[name]) for name in names}
+        strays = {name: _fit_strays(of[name], result.shared) for name in names}
         result = replace(
             result,
-            shared=_share([k for n in names for k in kinds[n]], base, scored, result.shared),
+            shared=_fit_shares([k for n in names for k in kinds[n]], base, scored, result.shared),
             sources={n: replace(result.sources[n], laws=laws[n], strays=strays[n]) for n in names},
         )
     return result
 
 
-def _richest(samples: Sequence[Sample]) -> list[Sample]:
+def _select_richest(samples: Sequence[Sample]) -> list[Sample]:
     order = sorted(samples, key=lambda s: (-len(set(s.machines)), -len(s.y), s.kind))
     return sorted(order[:MOST_KINDS], key=lambda s: s.kind)
 
 
-def _laws(kinds: Sequence[Weighed]) -> Laws:
+def _fit_laws(kinds: Sequence[Weighed]) -> Laws:
     return pool_weights(
         np.sum(
             [k.belief.sum(1) for k in kinds if k.sample.spread > 0] or [PRIOR.shapes * 0], axis=0
@@ -147,14 +147,14 @@ def _is_stray(sample: Sample, shift: Array) -> NDArray[np.bool_]:
         return np.array([abs(y[1] - y[0]) > _PAIR, False])
     if len(y) < 3 or sample.spread > 0:
         return np.zeros(len(y), bool)
-    y = y - _middles(y, sample.machines)
+    y = y - _compute_medians(y, sample.machines)
     others = np.array([np.delete(y, at) for at in range(len(y))])
     middle = np.median(others, axis=1)
     usual = np.median(np.abs(others - middle[:, None]), axis=1)
     return np.asarray(np.abs(y - middle) > np.maximum(_STRAY * usual, _FAR))
 
 
-def _middles(y: Array, machines: Sequence[str]) -> Array:
+def _compute_medians(y: Array, machines: Sequence[str]) -> Array:
     """Return the median at each machine with at least three records, else that of all."""
     names, middle = np.array(machines), np.full(len(y), np.median(y))
     for name in set(machines):
@@ -170,7 +170,7 @@ def damp_strays(sample: Sample, shift: Array) -> Sample:
     return sample.observe(sample.y, np.where(stray, _VAGUE, sample.blur)) if stray.any() else sample
 
 
-def _strays(samples: Sequence[Sample], shared: Shared) -> float:
+def _fit_strays(samples: Sequence[Sample], shared: Shared) -> float:
     """Return ``a`` (see ``STRAYS``) by which as many records as do not resemble the others would be
     expected; what is expected before data counts as one kind of ten records."""
     several = [s for s in samples if len(s.y) > 1 and s.spread == 0]
@@ -185,16 +185,16 @@ def _strays(samples: Sequence[Sample], shared: Shared) -> float:
     return low
 
 
-def _level(sample: Sample, shift: Array, laws: Laws) -> tuple[float, float]:
+def _fit_level(sample: Sample, shift: Array, laws: Laws) -> tuple[float, float]:
     """Return the mean of a kind's records, and the variance with which it shows its level."""
     noise = float(laws.noises @ (NOISE**2 + REPEAT**2 + DEPARTURE**2))
     return float(np.mean(sample.y - shift)), OWN_SD**2 + noise / len(sample.y)
 
 
-def _levels(samples: Sequence[Sample], result: Pooled, name: str) -> Source:
+def _fit_levels(samples: Sequence[Sample], result: Pooled, name: str) -> Source:
     old = result.source(name)
     shifts = [_shift(sample, result.shared) for sample in samples]
-    pairs = [_level(s, shift, old.laws) for s, shift in zip(samples, shifts, strict=True)]
+    pairs = [_fit_level(s, shift, old.laws) for s, shift in zip(samples, shifts, strict=True)]
     tasks = [s.y[len(s.y) // 2] for s in samples]
     others = [s.levels for other, s in result.sources.items() if other != name]
     levels, variances = np.array(pairs).T
@@ -209,9 +209,9 @@ def _shift(sample: Sample, shared: Shared) -> Array:
     return np.asarray(np.array(machines) + np.array(runs) - sample.scores @ shared.weights)
 
 
-def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Shared) -> Shared:
+def _fit_shares(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Shared) -> Shared:
     machines = sorted({m for k in kinds for m in k.sample.machines if m and m != base})
-    runs = _runs(kinds)
+    runs = _select_runs(kinds)
     columns: dict[tuple[str, ...], int] = {("m", name): 2 + at for at, name in enumerate(machines)}
     columns |= {("r", *run): 2 + len(machines) + at for at, run in enumerate(runs)}
     spread = [SCORED_SD if name in scored else UNSCORED_SD for name in machines]
@@ -244,7 +244,7 @@ def _share(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Sha
     )
 
 
-def _runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
+def _select_runs(kinds: Sequence[Weighed]) -> list[tuple[str, str]]:
     """Return the runs whose effect is solved for: at most ``MOST_RUNS``, those with most records,
     in order of their names."""
     count = Counter(run for kind in kinds for run in kind.sample.runs if run[1])

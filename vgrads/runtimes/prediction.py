@@ -55,7 +55,7 @@ class Prediction:
         """Return the seconds within which the task ends with probability ``p``. Raise InputError
         unless 0 < p < 1."""
         if self.laws is None:
-            return exp(log(self.median_s) + self.sd * _deviate(p))
+            return exp(log(self.median_s) + self.sd * _compute_deviate(p))
         weights, offs, variances = self.laws
         sds = np.sqrt(variances + self.machine**2 + self.workflow**2)
         return exp(log(self.median_s) + compute_mixed_quantile(p, weights, offs, sds))
@@ -64,12 +64,12 @@ class Prediction:
         """Return the bytes that suffice with probability ``p``; None without data."""
         if self.memory_bytes is None or self.memory_sd is None:
             return None
-        return exp(log(self.memory_bytes) + self.memory_sd * _deviate(p))
+        return exp(log(self.memory_bytes) + self.memory_sd * _compute_deviate(p))
 
 
 def compute_mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
     """Return the quantile of a mixture of normals, by bisection."""
-    z = _deviate(p)
+    z = _compute_deviate(p)
     low, high = float(np.min(means + z * sds)), float(np.max(means + z * sds))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -81,7 +81,7 @@ def compute_mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats
     return (low + high) / 2
 
 
-def _deviate(p: float) -> float:
+def _compute_deviate(p: float) -> float:
     if not 0.0 < p < 1.0:
         raise InputError(f"the probability of a quantile must be between 0 and 1, is {p:g}")
     return _NORMAL.inv_cdf(p)

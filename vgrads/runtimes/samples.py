@@ -95,13 +95,13 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
     whole = bool(np.all(seconds == np.round(seconds)))
     step = 1.0 if whole else _LEAST_S
     values = np.maximum(seconds, step / 2)
-    gain = _gain(rows)
+    gain = _choose_gain(rows)
     felt = {row.machine: scores.get(row.machine, _NO_SCORE) * gain for row in rows}
     sample = _sample(kind, rows, np.log(values), step**2 / 12 / values**2, felt, len(every))
     return replace(sample, gain=gain)
 
 
-def _gain(rows: Sequence[TaskRecord]) -> Array:
+def _choose_gain(rows: Sequence[TaskRecord]) -> Array:
     """Return how much of a machine's scores affects a kind, (2,): all of them where it keeps one
     processor busy, or this is unrecorded."""
     busy = [r.cpu_seconds / r.seconds for r in rows if r.cpu_seconds and r.seconds > 0]

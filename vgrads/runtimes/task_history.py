@@ -78,12 +78,14 @@ class TaskHistory(KindRecords):
 def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
     """Return the history with ``records`` added. Raise InputError for an impossible record, or for
     a kind that mixes two tools."""
-    fresh = [_checked(record) for record in records]
+    fresh = [_check_record(record) for record in records]
     groups: dict[tuple[str, str], dict[TaskRecord, None]] = {}
     for record in (*history.records, *fresh):
         groups.setdefault((record.kind, record.machine), {})[record] = None
     task_records = [
-        record for key in sorted(groups) for record in sorted(groups[key], key=_age)[-NEWEST:]
+        record
+        for key in sorted(groups)
+        for record in sorted(groups[key], key=_make_age_key)[-NEWEST:]
     ]
     whole = TaskHistory(tuple(task_records))
     kinds = whole.by_kind
@@ -157,13 +159,13 @@ def _record(row: object, number: int) -> TaskRecord:
     return TaskRecord(**row)
 
 
-def _age(record: TaskRecord) -> tuple[float, str]:
+def _make_age_key(record: TaskRecord) -> tuple[float, str]:
     """Return a sort key, old to new; without a time, and at the same one, in an order that depends
     on the record alone."""
     return (-inf if record.ended_at_s is None else record.ended_at_s, repr(record))
 
 
-def _checked(record: TaskRecord) -> TaskRecord:
+def _check_record(record: TaskRecord) -> TaskRecord:
     numbers = {
         "seconds": record.seconds,
         "input_bytes": record.input_bytes,
@@ -193,36 +195,38 @@ def _check_mixed(kind: str, records: tuple[TaskRecord, ...]) -> None:
     names = sorted(flows)
     for at, name in enumerate(names):
         for other in names[at + 1 :]:
-            tools = _tools(flows[name]), _tools(flows[other])
+            tools = _list_tools(flows[name]), _list_tools(flows[other])
             if all(tools):
                 if not tools[0] & tools[1]:
                     text = (
                         f"({', '.join(sorted(tools[0]))}) and {other} "
                         f"({', '.join(sorted(tools[1]))}) run different tools"
                     )
-                    raise _mixed(kind, name, text)
-            elif _apart(flows[name], flows[other]):
-                raise _mixed(kind, name, f"and {other} have run times that do not belong together")
+                    raise _describe_mixed(kind, name, text)
+            elif _are_apart(flows[name], flows[other]):
+                raise _describe_mixed(
+                    kind, name, f"and {other} have run times that do not belong together"
+                )
 
 
-def _mixed(kind: str, name: str, text: str) -> InputError:
+def _describe_mixed(kind: str, name: str, text: str) -> InputError:
     return InputError(f"under this name, {name} {text}", where=kind, fix=_FIX.format(name, kind))
 
 
-def _tools(records: list[TaskRecord]) -> set[str]:
+def _list_tools(records: list[TaskRecord]) -> set[str]:
     return {record.tool for record in records if record.tool}
 
 
-def _apart(task_records: list[TaskRecord], other: list[TaskRecord]) -> bool:
+def _are_apart(task_records: list[TaskRecord], other: list[TaskRecord]) -> bool:
     """Return True where neither seconds nor seconds per byte could be of one program, see
     ``APART``."""
-    verdicts = [_far(_logs(task_records, False), _logs(other, False))]
+    verdicts = [_is_far(_compute_logs(task_records, False), _compute_logs(other, False))]
     if all(record.input_bytes for record in (*task_records, *other)):
-        verdicts.append(_far(_logs(task_records, True), _logs(other, True)))
+        verdicts.append(_is_far(_compute_logs(task_records, True), _compute_logs(other, True)))
     return all(verdicts)
 
 
-def _logs(records: list[TaskRecord], per_byte: bool) -> list[float]:
+def _compute_logs(records: list[TaskRecord], per_byte: bool) -> list[float]:
     return [
         log(r.seconds) - (log(r.input_bytes) if per_byte and r.input_bytes else 0.0)
         for r in records
@@ -230,7 +234,7 @@ def _logs(records: list[TaskRecord], per_byte: bool) -> list[float]:
     ]
 
 
-def _far(values: list[float], other: list[float]) -> bool:
+def _is_far(values: list[float], other: list[float]) -> bool:
     """Return True where Welch's statistic is beyond ``SURE``, and means are beyond ``APART``."""
     if min(len(values), len(other)) < ENOUGH:
         return False

@@ -77,20 +77,20 @@ def list_names(kind: str, command: str = "") -> tuple[str, ...]:
         if len(programs) == 1:  # else a short one may only prepare for another
             names[f"/{program.lower()}"] = None
         after = part.partition(program)[2].split()[:1]
-        names |= dict.fromkeys(_names(" ".join([program, *(w for w in after if w.isalpha())])))
+        names |= dict.fromkeys(_list_names(" ".join([program, *(w for w in after if w.isalpha())])))
     last = re.split(r"[:.]", _ENDING.sub("", kind))[-1]
-    words = _words(last)
+    words = _split_words(last)
     if len(words) == 1 and not programs:
         names[f"/{words[0]}"] = None
-    return tuple(names | dict.fromkeys(_names(last)))
+    return tuple(names | dict.fromkeys(_list_names(last)))
 
 
-def _names(text: str) -> list[str]:
-    words = _words(_ENDING.sub("", text.strip()))
+def _list_names(text: str) -> list[str]:
+    words = _split_words(_ENDING.sub("", text.strip()))
     return [*(f"{a} {b}" for a, b in pairwise(words)), *words]
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return _WORD.findall(_CAPITAL.sub(r"\1 \2", text).lower())
 
 
@@ -116,7 +116,7 @@ def of_kinds(kinds: Iterable[tuple[Collection[str], float]]) -> Tools:
     for names, level in kinds:
         for name in names:
             levels.setdefault(name, []).append(level)
-    return {name: _level(values) for name, values in sorted(levels.items())}
+    return {name: _compute_level(values) for name, values in sorted(levels.items())}
 
 
 def of_families(families: Iterable[Tools]) -> Tools:
@@ -145,7 +145,9 @@ def without(sums: Mapping[str, Sequence[float]], own: Tools) -> Tools:
         count, total, squares = (a - b for a, b in zip(numbers, mine, strict=True))
         if count >= OWNERS:
             spread = max(0.0, squares - total**2 / count)
-            results[name] = ToolLevel(count, total / count, _pooled_variance(count - 1, spread))
+            results[name] = ToolLevel(
+                count, total / count, _compute_pooled_variance(count - 1, spread)
+            )
     return results
 
 
@@ -155,7 +157,7 @@ def joined(*several: Tools) -> Tools:
     for tools in several:
         for name, new in tools.items():
             old = result.get(name)
-            result[name] = new if old is None else _together(old, new)
+            result[name] = new if old is None else _share_tool(old, new)
     return result
 
 
@@ -197,21 +199,21 @@ def expected(level: ToolLevel) -> tuple[float, Array]:
     return kinds / (kinds + _LONGER_NAME), parts
 
 
-def _level(values: Sequence[float]) -> ToolLevel:
+def _compute_level(values: Sequence[float]) -> ToolLevel:
     mean = sum(values) / len(values)
     squares = sum((value - mean) ** 2 for value in values)
-    return ToolLevel(float(len(values)), mean, _pooled_variance(len(values) - 1, squares))
+    return ToolLevel(float(len(values)), mean, _compute_pooled_variance(len(values) - 1, squares))
 
 
-def _pooled_variance(free: float, squares: float) -> float:
+def _compute_pooled_variance(free: float, squares: float) -> float:
     return (_WITHIN_COUNT * _WITHIN**2 + squares) / (_WITHIN_COUNT + free)
 
 
-def _together(one: ToolLevel, other: ToolLevel) -> ToolLevel:
+def _share_tool(one: ToolLevel, other: ToolLevel) -> ToolLevel:
     kinds = one.kinds + other.kinds
     mean = (one.kinds * one.mean + other.kinds * other.mean) / kinds
     squares = one.kinds * other.kinds / kinds * (one.mean - other.mean) ** 2
     for level in (one, other):
         free = level.kinds - 1
         squares += level.variance * (_WITHIN_COUNT + free) - _WITHIN_COUNT * _WITHIN**2
-    return ToolLevel(kinds, mean, _pooled_variance(kinds - 1, squares))
+    return ToolLevel(kinds, mean, _compute_pooled_variance(kinds - 1, squares))

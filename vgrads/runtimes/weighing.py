@@ -83,7 +83,7 @@ def noise_var(shorter: Array) -> Array:
     return np.asarray(NOISE[:, None] ** 2 * np.exp(power))
 
 
-def _normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
+def _make_normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Array]:
     """Return the covariance (noises, n, n), and the residuals of the observations by law (laws,
     n)."""
     row = np.arange(len(sample.y))
@@ -115,7 +115,7 @@ def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
     score = np.zeros((len(rest), len(whole)))
     if len(shut):
         observed = whole[:, shut[:, None], shut]
-        inverse = _inverse(observed)
+        inverse = _compute_inverse(observed)
         link = whole[:, beyond[:, None], shut]
         gain = link @ inverse
         spread -= (gain * link).sum(2)
@@ -125,7 +125,7 @@ def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
     return np.asarray(score + _log_ndtr(z).sum(2))
 
 
-def _posterior_weights(score: Array, laws: Laws) -> Array:
+def _compute_posterior_weights(score: Array, laws: Laws) -> Array:
     score = score + np.log(laws.shapes)[:, None] + np.log(laws.noises)
     belief = np.exp(score - score.max())
     return np.asarray(belief / belief.sum())
@@ -134,15 +134,17 @@ def _posterior_weights(score: Array, laws: Laws) -> Array:
 def weigh(raw: Sample, shift: Array, level: Level, laws: Laws) -> Weighed:
     """Return the posterior weights; ``shift`` (n,) is the estimated addition of machines and runs
     to each."""
-    whole, rest = _normal(raw, shift, level)
+    whole, rest = _make_normal(raw, shift, level)
     if raw.open.any():
-        belief = _posterior_weights(_open_score(raw, whole, rest), laws)
-        return _settled(raw, whole, rest, belief)
-    inverse = _inverse(whole)
-    return Weighed(raw, _posterior_weights(_score(whole, inverse, rest), laws), inverse, rest)
+        belief = _compute_posterior_weights(_open_score(raw, whole, rest), laws)
+        return _replace_censored(raw, whole, rest, belief)
+    inverse = _compute_inverse(whole)
+    return Weighed(
+        raw, _compute_posterior_weights(_score(whole, inverse, rest), laws), inverse, rest
+    )
 
 
-def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
+def _replace_censored(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
     """Replace censored observations by pseudo-observations: their expected values, given that they
     exceed ``raw.y``. They carry no information at first, and are updated half-way a fixed number of
     times, under the most probable law."""
@@ -153,19 +155,21 @@ def _settled(raw: Sample, whole: Array, rest: Array, belief: Array) -> Weighed:
     for _ in range(_SETTLES):
         move, blur = np.zeros_like(raw.y), np.zeros_like(raw.y)
         move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
-        inverse = _inverse(whole[noise] + np.diag(blur))
+        inverse = _compute_inverse(whole[noise] + np.diag(blur))
         spread = 1.0 / np.diag(inverse)
         middle = (
             raw.y + move - spread * (inverse @ (rest[law] + move))
         )  # left out: Rasmussen and Williams, 5.12
         for at, row in enumerate(which):
             variance = max(float(spread[row] - blur[row]), float(NOISE[noise]) ** 2)
-            mean, own = _site(float(middle[row]), variance, float(raw.y[row]))
+            mean, own = _estimate_site(float(middle[row]), variance, float(raw.y[row]))
             sites[:, at] = (sites[:, at] + np.array([1 / own, mean / own])) / 2
     move[which], blur[which] = sites[1] / sites[0] - raw.y[which], 1 / sites[0]
     every = np.arange(len(raw.y))
     whole[:, every, every] += blur
-    return Weighed(raw.observe(raw.y + move, raw.blur + blur), belief, _inverse(whole), rest + move)
+    return Weighed(
+        raw.observe(raw.y + move, raw.blur + blur), belief, _compute_inverse(whole), rest + move
+    )
 
 
 def _log_ndtr(z: Array) -> Array:
@@ -174,7 +178,7 @@ def _log_ndtr(z: Array) -> Array:
     return np.asarray(log_ndtr(z))
 
 
-def _site(mean: float, variance: float, bound: float) -> tuple[float, float]:
+def _estimate_site(mean: float, variance: float, bound: float) -> tuple[float, float]:
     """Return mean and variance of a normal factor that turns the cavity into the truncated normal's
     first two moments."""
     sd = np.sqrt(variance)
@@ -202,5 +206,5 @@ def choose_laws(weighed: Weighed) -> tuple[np.ndarray, np.ndarray, Array]:
     return laws, noises, np.asarray(counts / _MOST)
 
 
-def _inverse(whole: Array) -> Array:
+def _compute_inverse(whole: Array) -> Array:
     return np.asarray(np.linalg.inv(whole), float)

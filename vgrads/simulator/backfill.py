@@ -119,7 +119,7 @@ class Conservative:
         """Reserve the earliest place for a job, and release its own reservation for it."""
         if job.id in self._starts:
             _take(profile, max(now_s, self._starts[job.id]), job, -job.procs)
-        value = profile.earliest_fit(now_s, _requested_time_s(job), job.procs)
+        value = profile.earliest_fit(now_s, _find_requested_time_s(job), job.procs)
         start_s = float("inf") if value is None else value
         self._starts[job.id] = start_s
         _take(profile, start_s, job, job.procs)
@@ -129,10 +129,10 @@ def _take(profile: Profile, start_s: float, job: BatchJob, procs: int) -> None:
     """Reserve processors for a job's time; a negative number releases them. A job that never starts
     takes none."""
     if start_s < float("inf"):
-        profile.add(start_s, start_s + _requested_time_s(job), procs)
+        profile.add(start_s, start_s + _find_requested_time_s(job), procs)
 
 
-def _requested_time_s(job: BatchJob) -> float:
+def _find_requested_time_s(job: BatchJob) -> float:
     """Return the requested time; a job that requests no time still takes its processors for a
     moment."""
     return max(1.0, job.request_s)

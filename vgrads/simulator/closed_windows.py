@@ -46,7 +46,7 @@ class ClosedWindows:
         for window in self._windows:
             if window.begin_s > last_s:
                 break
-            remaining = _outside(jobs, window, ends, now_s)
+            remaining = _select_outside(jobs, window, ends, now_s)
             if len(remaining) < len(jobs) and window.end_s not in self._announced:
                 self._announced.add(window.end_s)
                 opens_s.append(window.end_s)
@@ -54,7 +54,9 @@ class ClosedWindows:
         return jobs, opens_s
 
 
-def _outside(jobs: list[BatchJob], window: _ClosedSpan, ends: Ends, now_s: float) -> list[BatchJob]:
+def _select_outside(
+    jobs: list[BatchJob], window: _ClosedSpan, ends: Ends, now_s: float
+) -> list[BatchJob]:
     """Return the jobs that end before a window, or have room in it."""
     first = bisect_left(ends, (max(window.begin_s, now_s) + _NEAR_S, 0))
     room = window.left - sum(procs for _, procs in ends[first:])

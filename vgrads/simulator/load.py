@@ -47,7 +47,7 @@ def load_background(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: 
     _place_running(cluster, log, at_s)
     waiting = np.flatnonzero((log.submit_s <= at_s) & (log.start_s > at_s) & log.started)
     for row in waiting.tolist():
-        cluster.submit(_job(log, row, "w"), 0.0)
+        cluster.submit(_make_job(log, row, "w"), 0.0)
     _add_arrivals(cluster, log, at_s, horizon_s)
 
 
@@ -63,7 +63,7 @@ def _place_running(cluster: BatchCluster, log: JobLog, at_s: float) -> None:
     rows = np.flatnonzero(log.started & (log.start_s <= at_s) & (log.start_s + log.run_s > at_s))
     used = 0
     for row in rows[np.argsort(log.start_s[rows], kind="stable")].tolist():
-        job = _job(log, row, "r")
+        job = _make_job(log, row, "r")
         if used + job.procs <= cluster.procs:
             used += job.procs
             cluster.place(job, float(log.start_s[row]) - at_s)
@@ -91,10 +91,10 @@ def _submit_rows(
     times = log.submit_s[rows] + repeat * WEEK_S
     inside = (times > window[0]) & (times <= window[1])
     for row, time_s in zip(rows[inside].tolist(), times[inside].tolist(), strict=True):
-        cluster.submit(_job(log, row, f"a{repeat}"), time_s - window[0])
+        cluster.submit(_make_job(log, row, f"a{repeat}"), time_s - window[0])
 
 
-def _job(log: JobLog, row: int, prefix: str) -> BatchJob:
+def _make_job(log: JobLog, row: int, prefix: str) -> BatchJob:
     run = max(0.0, float(log.run_s[row]))
     requested = float(log.request_s[row])
     return BatchJob(

@@ -20,7 +20,7 @@ from vgrads.kernel.profile import position
 _POLICIES = ("fcfs", "easy")
 
 
-def _none() -> Floats:
+def _select_none() -> Floats:
     return np.empty(0)
 
 
@@ -36,8 +36,8 @@ class Workload:
     procs: Ints
     request_s: Floats
     run_s: Floats
-    placed_ends_s: Floats = field(default_factory=_none)
-    placed_limits_s: Floats = field(default_factory=_none)
+    placed_ends_s: Floats = field(default_factory=_select_none)
+    placed_limits_s: Floats = field(default_factory=_select_none)
     placed_procs: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
@@ -120,7 +120,7 @@ def replay_compiled(
             head = after[head]
         if head < 0 or free <= 0 or not backfill:
             continue
-        free, tail, beating, running = _backfill(
+        free, tail, beating, running = _backfill_queue(
             (head, tail, after, starts),
             jobs,
             (heap_s, heap_j, beating),
@@ -131,7 +131,7 @@ def replay_compiled(
 
 
 @compiled
-def _backfill(
+def _backfill_queue(
     queue: tuple[int, int, Ints, Floats],
     jobs: tuple[Floats, Ints, Floats, Floats, Floats],
     heap: tuple[Floats, Ints, int],
@@ -142,7 +142,7 @@ def _backfill(
     head, tail, after, starts = queue
     _, width, request, run, message = jobs
     (heap_s, heap_j, beating), (ends_s, ends_p, running), (free, now) = heap, ends, at
-    shadow, spare = _reservation(ends_s, ends_p, running, free, width[head])
+    shadow, spare = _reserve_head(ends_s, ends_p, running, free, width[head])
     before, job = head, after[head]
     while job >= 0 and free > 0:
         harmless = now + request[job] <= shadow
@@ -163,7 +163,7 @@ def _backfill(
 
 
 @compiled
-def _reservation(
+def _reserve_head(
     ends_s: Floats, ends_p: Ints, running: int, free: int, required: int
 ) -> tuple[float, int]:
     """As :func:`vgrads.simulator.backfill.find_reservation`."""

@@ -85,15 +85,15 @@ def parse_dependency(text: str) -> Dependency:
         if kind.isdigit():
             kind, ids = "afterany", part
         elif kind not in KINDS or not ids:
-            raise _problem()
-        targets.extend(_target(kind, word) for word in ids.split(":"))
+            raise _make_problem()
+        targets.extend(_parse_target(kind, word) for word in ids.split(":"))
     return Dependency(tuple(targets), any_of)
 
 
 def format_dependency(dependency: Dependency) -> str:
     """Return the text that ``parse_dependency`` reads as this dependency."""
     separator = "?" if dependency.any_of else ","
-    return separator.join(_words(target) for target in dependency.targets)
+    return separator.join(_format_condition(target) for target in dependency.targets)
 
 
 def dependency_status(dependency: Dependency, job: Job, view: DependencyView) -> DependencyStatus:
@@ -101,7 +101,7 @@ def dependency_status(dependency: Dependency, job: Job, view: DependencyView) ->
 
     An array's pending tasks must be judged one by one where ``aftercorr`` is among the kinds.
     """
-    outcomes = [(target, _outcome(target, job, view)) for target in dependency.targets]
+    outcomes = [(target, _judge_target(target, job, view)) for target in dependency.targets]
     if dependency.any_of:
         satisfied = any(outcome is Outcome.SATISFIED for _, outcome in outcomes)
         never = all(outcome is Outcome.NEVER for _, outcome in outcomes)
@@ -112,7 +112,7 @@ def dependency_status(dependency: Dependency, job: Job, view: DependencyView) ->
         return DependencyStatus(Outcome.SATISFIED)
     separator = "?" if dependency.any_of else ","
     text = separator.join(
-        _words(
+        _format_condition(
             target,
             "(failed)" if outcome is Outcome.NEVER else "(unfulfilled)",
             is_array=_is_array(target, view),
@@ -123,15 +123,15 @@ def dependency_status(dependency: Dependency, job: Job, view: DependencyView) ->
     return DependencyStatus(Outcome.NEVER if never else Outcome.WAITING, text)
 
 
-def _target(kind: str, word: str) -> DependencyTarget:
+def _parse_target(kind: str, word: str) -> DependencyTarget:
     match = _TARGET.fullmatch(word)
     if match is None or int(match[1]) == 0:
-        raise _problem()
+        raise _make_problem()
     index = int(match[2]) if match[2] and match[2] != "*" else None
     return DependencyTarget(kind, int(match[1]), index, int(match[3] or 0))
 
 
-def _problem() -> SlurmError:
+def _make_problem() -> SlurmError:
     return command_error("sbatch", "Batch job submission failed: Job dependency problem")
 
 
@@ -141,7 +141,7 @@ def _is_array(target: DependencyTarget, view: DependencyView) -> bool:
     )
 
 
-def _words(target: DependencyTarget, state: str = "", *, is_array: bool = False) -> str:
+def _format_condition(target: DependencyTarget, state: str = "", *, is_array: bool = False) -> str:
     """Return a condition as text; a whole array is ``15_*``."""
     if target.kind == "singleton":
         return f"singleton{state}"
@@ -151,7 +151,7 @@ def _words(target: DependencyTarget, state: str = "", *, is_array: bool = False)
     return f"{target.kind}:{target.job}{index}{delay}{state}"
 
 
-def _outcome(target: DependencyTarget, job: Job, view: DependencyView) -> Outcome:
+def _judge_target(target: DependencyTarget, job: Job, view: DependencyView) -> Outcome:
     if target.kind == "singleton":
         return Outcome.WAITING if view.earlier else Outcome.SATISFIED
     rows = view.tasks_of(target.job)
@@ -159,19 +159,19 @@ def _outcome(target: DependencyTarget, job: Job, view: DependencyView) -> Outcom
     if target.kind == "aftercorr" and index is None:
         index = job.array_index
     if index is not None and any(row.array_id is not None for row in rows):
-        rows = _task_rows(rows, index)
+        rows = _list_task_rows(rows, index)
     if not rows:
         return Outcome.SATISFIED
     return _JUDGES[target.kind](rows, target, view.now_s)
 
 
-def _task_rows(rows: Sequence[Job], index: int) -> list[Job]:
+def _list_task_rows(rows: Sequence[Job], index: int) -> list[Job]:
     """Return the row of a task: its own, or that of all pending ones."""
     own = [row for row in rows if row.array_index == index]
     return own or [row for row in rows if row.array_index is None]
 
 
-def _after(rows: Sequence[Job], target: DependencyTarget, now_s: float) -> Outcome:
+def _judge_after(rows: Sequence[Job], target: DependencyTarget, now_s: float) -> Outcome:
     for row in rows:
         if row.state is JobState.CANCELLED:
             continue
@@ -182,27 +182,31 @@ def _after(rows: Sequence[Job], target: DependencyTarget, now_s: float) -> Outco
     return Outcome.SATISFIED
 
 
-def _after_any(rows: Sequence[Job], _target: DependencyTarget, _now_s: float) -> Outcome:
+def _judge_after_any(
+    rows: Sequence[Job], _parse_target: DependencyTarget, _now_s: float
+) -> Outcome:
     return Outcome.SATISFIED if all(r.state.is_terminal for r in rows) else Outcome.WAITING
 
 
-def _after_ok(rows: Sequence[Job], _target: DependencyTarget, _now_s: float) -> Outcome:
+def _judge_after_ok(rows: Sequence[Job], _parse_target: DependencyTarget, _now_s: float) -> Outcome:
     if not all(row.state.is_terminal for row in rows):
         return Outcome.WAITING
     return Outcome.NEVER if any(row.state.is_failure for row in rows) else Outcome.SATISFIED
 
 
-def _after_not_ok(rows: Sequence[Job], _target: DependencyTarget, _now_s: float) -> Outcome:
+def _judge_after_not_ok(
+    rows: Sequence[Job], _parse_target: DependencyTarget, _now_s: float
+) -> Outcome:
     if not all(row.state.is_terminal for row in rows):
         return Outcome.WAITING
     return Outcome.SATISFIED if any(row.state.is_failure for row in rows) else Outcome.NEVER
 
 
 _JUDGES: dict[str, Callable[[Sequence[Job], DependencyTarget, float], Outcome]] = {
-    "after": _after,
-    "afterany": _after_any,
-    "afterok": _after_ok,
-    "aftercorr": _after_ok,
-    "afternotok": _after_not_ok,
-    "afterburstbuffer": _after_any,
+    "after": _judge_after,
+    "afterany": _judge_after_any,
+    "afterok": _judge_after_ok,
+    "aftercorr": _judge_after_ok,
+    "afternotok": _judge_after_not_ok,
+    "afterburstbuffer": _judge_after_any,
 }

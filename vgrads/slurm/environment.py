@@ -112,16 +112,16 @@ def task_environment(
 
     ``job`` is a started job; a process that ``srun`` starts differs in ``place.process``.
     """
-    result = exported(submitted, export) | _job_variables(job, place)
-    result |= _process_variables(job, place)
+    result = exported(submitted, export) | _list_job_variables(job, place)
+    result |= _list_process_variables(job, place)
     if job.array_id is not None:
-        result |= _array_variables(job, place.array)
+        result |= _list_array_variables(job, place.array)
     if place.tmpdir:
         result["TMPDIR"] = result["SLURM_TMPDIR"] = place.tmpdir
     return result
 
 
-def _job_variables(job: Job, place: TaskPlace) -> dict[str, str]:
+def _list_job_variables(job: Job, place: TaskPlace) -> dict[str, str]:
     node = job.node_list
     result = {
         "SLURM_CLUSTER_NAME": place.cluster,
@@ -158,7 +158,7 @@ def _job_variables(job: Job, place: TaskPlace) -> dict[str, str]:
     return {name: value for name, value in result.items() if value}
 
 
-def _process_variables(job: Job, place: TaskPlace) -> dict[str, str]:
+def _list_process_variables(job: Job, place: TaskPlace) -> dict[str, str]:
     number = str(place.process)
     return {
         "SLURM_PROCID": number,
@@ -169,7 +169,7 @@ def _process_variables(job: Job, place: TaskPlace) -> dict[str, str]:
     }
 
 
-def _array_variables(job: Job, array: ArrayShape | None) -> dict[str, str]:
+def _list_array_variables(job: Job, array: ArrayShape | None) -> dict[str, str]:
     result = {"SLURM_ARRAY_JOB_ID": str(job.array_id)}
     if job.array_index is not None:
         result["SLURM_ARRAY_TASK_ID"] = str(job.array_index)

@@ -74,7 +74,7 @@ def request_body(command: str, arguments: list[str]) -> dict[str, object]:
     }
 
 
-def _token() -> str:
+def _read_token() -> str:
     """Return the token of the address. Raises CommandFailure where others could read it."""
     path = os.environ.get("VGRADS_SLURM_TOKEN_FILE") or TOKEN_FILE
     if not path:
@@ -153,7 +153,7 @@ def parse_answer(data: bytes) -> tuple[int, bytes]:
         name, _, value = line.partition(b":")
         fields[name.strip().lower()] = value.strip()
     if fields.get(b"transfer-encoding", b"").lower() == b"chunked":
-        body = _joined(body)
+        body = _join_chunks(body)
     elif fields.get(b"content-length", b"").isdigit():
         length = int(fields[b"content-length"])
         if len(body) < length:
@@ -162,7 +162,7 @@ def parse_answer(data: bytes) -> tuple[int, bytes]:
     return int(words[1]), body
 
 
-def _joined(data: bytes) -> bytes:
+def _join_chunks(data: bytes) -> bytes:
     """Return the content of chunks."""
     parts: list[bytes] = []
     while True:
@@ -182,14 +182,14 @@ def _joined(data: bytes) -> bytes:
 def ask(address: str, command: str, body: dict[str, object]) -> dict[str, object]:
     """Return the service's answer; an unreachable service is tried again, and started if it is a
     private one. The request's id makes a repetition safe. Raises CommandFailure."""
-    token = _token() if address.startswith("http") else ""
+    token = _read_token() if address.startswith("http") else ""
     data = json.dumps(body).encode("ascii")
     end_s, pause_s, started = time.monotonic() + PATIENCE_S, 0.02, False
     while True:
         try:
             status, answer = send_once(address, token, command, data)
             if status != 503:
-                return _parsed(status, answer)
+                return _parse_answer(status, answer)
             reason = "it is busy"
         except ServiceUnreachable as error:
             reason = "nobody listens; run: vgrads slurm up" if error.absent else str(error)
@@ -204,7 +204,7 @@ def ask(address: str, command: str, body: dict[str, object]) -> dict[str, object
         pause_s = min(1.0, 2 * pause_s)
 
 
-def _parsed(status: int, answer: bytes) -> dict[str, object]:
+def _parse_answer(status: int, answer: bytes) -> dict[str, object]:
     try:
         parsed = json.loads(answer)
     except ValueError:
@@ -225,12 +225,12 @@ def start_service(address: str) -> None:
         lock = os.open(address + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise CommandFailure(f"{address}.lock: {error.strerror}") from error
-    while not _locked(lock):
+    while not _hold_lock(lock):
         if time.monotonic() >= end_s:
             raise CommandFailure("another command starts the service, and does not end")
         time.sleep(0.05)
     for _ in range(_STARTS):
-        if listens(address) or not _was_killed_at_start(address):
+        if listens(address) or not _start_service(address):
             break
     else:
         if not listens(address):
@@ -238,12 +238,12 @@ def start_service(address: str) -> None:
             raise CommandFailure(f"the service does not listen: {why}")
     while not listens(address):
         if time.monotonic() >= end_s:
-            raise CommandFailure(f"the service does not listen: {_last_line(address)}")
+            raise CommandFailure(f"the service does not listen: {_read_last_line(address)}")
         time.sleep(0.05)
     os.close(lock)
 
 
-def _was_killed_at_start(address: str) -> bool:
+def _start_service(address: str) -> bool:
     """Run the command that starts the service, to its end; return True where a signal ended it."""
     from subprocess import DEVNULL, TimeoutExpired, call
 
@@ -255,11 +255,11 @@ def _was_killed_at_start(address: str) -> bool:
     except (OSError, TimeoutExpired) as error:
         raise CommandFailure(f"the service of vgrads did not start: {error}") from error
     if code > 0:
-        raise CommandFailure(f"the service of vgrads did not start: {_last_line(address)}")
+        raise CommandFailure(f"the service of vgrads did not start: {_read_last_line(address)}")
     return code < 0
 
 
-def _locked(lock: int) -> bool:
+def _hold_lock(lock: int) -> bool:
     import fcntl
 
     try:
@@ -278,7 +278,7 @@ def listens(address: str) -> bool:
     return True
 
 
-def _last_line(address: str) -> str:
+def _read_last_line(address: str) -> str:
     with open(address + ".log", "a+b") as file:
         file.seek(0)
         lines = to_text(file.read()).strip().splitlines()
@@ -351,7 +351,7 @@ def run_also(words: list[str]) -> int:
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
 
 
-def _words(value: object) -> list[str]:
+def _split_words(value: object) -> list[str]:
     if not isinstance(value, list) or not value:
         raise CommandFailure("the service of vgrads answered in a form that is not understood")
     return [str(word) for word in value]
@@ -365,7 +365,7 @@ def finish(answer: dict[str, object]) -> int:
     codes = [code if isinstance(code, int) else 0]
     also = answer.get("also")
     if isinstance(also, list):
-        codes += [run_also(_words(words)) for words in also]
+        codes += [run_also(_split_words(words)) for words in also]
     return next((number for number in codes if number), 0)
 
 
@@ -387,7 +387,7 @@ def carry_out(command: str, arguments: list[str]) -> int:
             wait_s = answer["wait_s"]
             time.sleep(min(60.0, max(0.0, wait_s if isinstance(wait_s, (int, float)) else 1.0)))
         elif "execute" in answer:
-            execute(_words(answer["execute"]), answer.get("environment"), answer.get("stdin"))
+            execute(_split_words(answer["execute"]), answer.get("environment"), answer.get("stdin"))
         else:
             return finish(answer)
 

@@ -129,7 +129,7 @@ def parse_sacct(
     reply = information(_COMMAND, parsed, "[OPTION]")
     options = {_ALIASES.get(name, name): value or "" for name, value in parsed}
     if reply is None and "helpformat" in options:
-        reply = Reply(_help_format())
+        reply = Reply(_format_help())
     if reply is not None:
         return AccountingQuery(reply=reply)
     if words:
@@ -141,27 +141,27 @@ def parse_sacct(
     for name in _UNSUPPORTED:
         if name in options:
             raise command_error("sacct", f"--{name} is not supported by vgrads")
-    return _query(options, parsed, variables, now_s)
+    return _make_query(options, parsed, variables, now_s)
 
 
-def _query(
+def _make_query(
     options: Mapping[str, str], parsed: Parsed, variables: Mapping[str, str], now_s: float
 ) -> AccountingQuery:
     texts = [value or "" for name, value in parsed if name == "jobs"]
     style = PARSABLE if "parsable" in options else ""
-    start_s, end_s = _window(options, now_s)
+    start_s, end_s = _find_window(options, now_s)
     return AccountingQuery(
-        ids=_ids(texts),
+        ids=_parse_ids(texts),
         has_ids=any(texts),
         names=frozenset(listed(options.get("name"))),
         users=frozenset() if "allusers" in options else frozenset(listed(options.get("user"))),
         accounts=frozenset(listed(options.get("accounts"))),
         partitions=frozenset(listed(options.get("partition"))),
         nodes=frozenset(expand_hostlist(options.get("nodelist", ""))),
-        states=_states(options.get("state")),
+        states=_parse_states(options.get("state")),
         start_s=start_s,
         end_s=end_s,
-        fields=_fields(_format(options, parsed, variables)),
+        fields=_parse_fields(_format(options, parsed, variables)),
         allocations="allocations" in options,
         array="array" in options,
         duplicates="duplicates" in options,
@@ -182,7 +182,7 @@ def _format(options: Mapping[str, str], parsed: Parsed, variables: Mapping[str, 
     return BRIEF if "brief" in options else variables.get("SACCT_FORMAT", DEFAULT)
 
 
-def _fields(text: str) -> tuple[ShownField, ...]:
+def _parse_fields(text: str) -> tuple[ShownField, ...]:
     result: list[ShownField] = []
     for word in listed(text):
         if word.lower() == "all":
@@ -191,27 +191,27 @@ def _fields(text: str) -> tuple[ShownField, ...]:
         try:
             name, width = split_width(word)
         except ValueError as error:
-            raise _invalid_field(word) from error
+            raise _make_invalid_field(word) from error
         exact = [f for f in FIELDS if f.name.lower() == name.lower()]
         matches = exact or [f for f in FIELDS if f.name.lower().startswith(name.lower())]
         if not matches:
-            raise _invalid_field(name)
+            raise _make_invalid_field(name)
         result.append(ShownField(matches[0], width or matches[0].width))
     return tuple(result)
 
 
-def _invalid_field(name: str) -> SlurmError:
+def _make_invalid_field(name: str) -> SlurmError:
     return command_error("sacct", f'Invalid field requested: "{name}"')
 
 
-def _ids(texts: Sequence[str]) -> JobIds:
+def _parse_ids(texts: Sequence[str]) -> JobIds:
     try:
         return parse_ids(texts)
     except ValueError as error:
         raise SlurmError(f"sacct: fatal: Bad job/step specified: {error}") from error
 
 
-def _states(text: str | None) -> frozenset[JobState] | None:
+def _parse_states(text: str | None) -> frozenset[JobState] | None:
     if not text:
         return None
     try:
@@ -221,7 +221,7 @@ def _states(text: str | None) -> frozenset[JobState] | None:
         raise SlurmError(f"sacct: fatal: unrecognized job state value '{word}'") from error
 
 
-def _window(options: Mapping[str, str], now_s: float) -> tuple[float | None, float | None]:
+def _find_window(options: Mapping[str, str], now_s: float) -> tuple[float | None, float | None]:
     """Return the window of the jobs: today by default, now with states, all with ids."""
     has_times = "starttime" in options or "endtime" in options
     if "jobs" in options and not has_times:
@@ -245,7 +245,7 @@ def _window(options: Mapping[str, str], now_s: float) -> tuple[float | None, flo
     return start_s, end_s
 
 
-def _help_format() -> str:
+def _format_help() -> str:
     names = [f"{f.name:<19}" for f in FIELDS]
     rows = [names[n : n + _PER_LINE] for n in range(0, len(names), _PER_LINE)]
     return "".join(" ".join(row) + "\n" for row in rows)
@@ -263,14 +263,14 @@ def render_sacct(
         selected = [row for job in selected for row in task_rows(job)]
     selected.sort(key=lambda job: (bool(job.pending_indices), job.id, job.restarts))
     texts = JobTexts(now_s, instant_format(query.time_format), cluster)
-    rows = [row for job in selected for row in _rows(query, job, texts)]
+    rows = [row for job in selected for row in _make_rows(query, job, texts)]
     table = PaddedTable(
         [shown.column for shown in query.fields], query.style, query.delimiter, query.header
     )
     return Reply(table.render([s.field.text(row) for s in query.fields] for row in rows))
 
 
-def _rows(query: AccountingQuery, job: Job, texts: JobTexts) -> list[AccountingRow]:
+def _make_rows(query: AccountingQuery, job: Job, texts: JobTexts) -> list[AccountingRow]:
     allocation = AccountingRow(job, False, texts, query.units)
     step = AccountingRow(job, True, texts, query.units)
     if query.ids.steps and len(query.ids.steps) == len(query.ids.texts):

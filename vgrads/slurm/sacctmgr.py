@@ -135,7 +135,7 @@ def parse_sacctmgr(arguments: Sequence[str]) -> ManagerQuery:
         raise command_error("sacctmgr", "vgrads has no accounts that could be changed")
     if words[0].lower() not in ("list", "show"):
         raise SlurmError(f"invalid keyword: {words[0]}")
-    entity = _entity(words[1:2])
+    entity = _find_entity(words[1:2])
     style = PARSABLE if "parsable" in names else ""
     query = ManagerQuery(
         entity=entity,
@@ -143,17 +143,17 @@ def parse_sacctmgr(arguments: Sequence[str]) -> ManagerQuery:
         header="noheader" not in names,
         with_associations="associations" in names,
     )
-    return _conditions(query, words[2:])
+    return _parse_conditions(query, words[2:])
 
 
-def _entity(words: Sequence[str]) -> str:
+def _find_entity(words: Sequence[str]) -> str:
     for name, entity in _ENTITIES.items():
         if words and len(words[0]) >= 3 and name.startswith(words[0].lower().rstrip("s")):
             return entity
     raise SlurmError(_NO_ENTITY)
 
 
-def _conditions(query: ManagerQuery, words: Sequence[str]) -> ManagerQuery:
+def _parse_conditions(query: ManagerQuery, words: Sequence[str]) -> ManagerQuery:
     conditions: list[tuple[str, tuple[str, ...]]] = []
     text = ""
     with_associations = query.with_associations
@@ -165,29 +165,29 @@ def _conditions(query: ManagerQuery, words: Sequence[str]) -> ManagerQuery:
         elif lower == "format" and equals:
             text += f",{value}"
         elif equals:
-            conditions.append((_key(query.entity, lower), listed(value)))
+            conditions.append((_find_key(query.entity, lower), listed(value)))
         elif lower not in ("where", "tree", "wopi", "wolimits", "withdeleted"):
-            conditions.append((_key(query.entity, ""), listed(word)))
+            conditions.append((_find_key(query.entity, ""), listed(word)))
     default = _DEFAULTS[query.entity]
     if with_associations and query.entity == "user":
         default += _WITH_ASSOCIATIONS
     return ManagerQuery(
         query.entity,
         tuple(conditions),
-        tuple(_field(word) for word in listed(text or default)),
+        tuple(_find_field(word) for word in listed(text or default)),
         query.style,
         query.header,
         with_associations,
     )
 
 
-def _key(entity: str, key: str) -> str:
+def _find_key(entity: str, key: str) -> str:
     if key.startswith(("name", "user")) or not key:
         return {"account": "account", "qos": "qos", "cluster": "cluster"}.get(entity, "user")
     return "account" if key.startswith("acc") else key
 
 
-def _field(word: str) -> tuple[str, int]:
+def _find_field(word: str) -> tuple[str, int]:
     try:
         name, width = split_width(word)
     except ValueError as error:
@@ -219,12 +219,12 @@ def render_sacctmgr(query: ManagerQuery, view: AccountsView) -> Reply:
     for name, width in query.fields:
         title, own = _TITLES[name]
         columns.append(PaddedColumn(title, abs(width) or own, width < 0))
-    rows = [[row.get(name, "") for name, _ in query.fields] for row in _rows(query, view)]
+    rows = [[row.get(name, "") for name, _ in query.fields] for row in _make_rows(query, view)]
     table = PaddedTable(columns, query.style, header=query.header)
     return Reply(table.render(rows))
 
 
-def _rows(query: ManagerQuery, view: AccountsView) -> list[dict[str, str]]:
+def _make_rows(query: ManagerQuery, view: AccountsView) -> list[dict[str, str]]:
     if query.entity == "qos":
         qos = {"Name": "normal", "Priority": "0", "GraceTime": "00:00:00"}
         rows = [qos | {"PreemptMode": "cluster", "UsageFactor": "1.000000"}]
@@ -237,13 +237,13 @@ def _rows(query: ManagerQuery, view: AccountsView) -> list[dict[str, str]]:
         if not query.allows("user", association.user):
             continue
         if query.allows("account", association.account):
-            rows.append(_row(number, association, view))
+            rows.append(_make_row(number, association, view))
     if query.entity == "association":
         return rows
-    return _unique(query, rows)
+    return _select_unique(query, rows)
 
 
-def _row(number: int, association: Association, view: AccountsView) -> dict[str, str]:
+def _make_row(number: int, association: Association, view: AccountsView) -> dict[str, str]:
     user = association.user
     defaults = [a.account for a in view.associations if a.user == user and a.default]
     return {
@@ -262,7 +262,7 @@ def _row(number: int, association: Association, view: AccountsView) -> dict[str,
     }
 
 
-def _unique(query: ManagerQuery, rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+def _select_unique(query: ManagerQuery, rows: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     """Return a row for each user or account, or each association of the users."""
     key = "Account" if query.entity == "account" else "User"
     result: dict[tuple[str, str], dict[str, str]] = {}

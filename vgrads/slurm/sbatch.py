@@ -128,7 +128,7 @@ def parse_arguments(
     Raises SlurmError with the words of sbatch.
     """
     ignored = frozenset(listed((environment or {}).get("VGRADS_SLURM_IGNORE")))
-    command = _command(ignored)
+    command = _make_command(ignored)
     parsed, words = scan(command, arguments)
     reply = information(command, parsed, "[OPTIONS...] script [args...]")
     chosen = dict(parsed)
@@ -163,8 +163,8 @@ def batch_submission(
     return BatchSubmission(
         script=text,
         script_arguments=arguments.script_arguments,
-        command=_shown_command(arguments, context.folder),
-        name=values.text("job-name", _default_name(arguments)),
+        command=_format_command(arguments, context.folder),
+        name=values.text("job-name", _choose_default_name(arguments)),
         folder=folder,
         partition=values.text("partition"),
         account=values.text("account"),
@@ -235,7 +235,7 @@ def submission_error(reason: str, *details: str) -> SlurmError:
     return command_error("sbatch", *details, f"Batch job submission failed: {reason}")
 
 
-def _command(ignored: frozenset[str]) -> CommandOptions:
+def _make_command(ignored: frozenset[str]) -> CommandOptions:
     return CommandOptions("sbatch", OPTIONS, ordered=True, code=UNKNOWN_OPTION, ignored=ignored)
 
 
@@ -244,7 +244,7 @@ def _merge(
 ) -> dict[str, str | None]:
     """Return the options that count, the strongest source last."""
     levels = (
-        _script_options(arguments, script),
+        _read_script_options(arguments, script),
         [(VARIABLES[name], value) for name, value in environment.items() if name in VARIABLES],
         list(arguments.options),
     )
@@ -272,13 +272,13 @@ def _check_memory(options: Mapping[str, str | None]) -> None:
         )
 
 
-def _script_options(arguments: Arguments, script: str) -> Parsed:
+def _read_script_options(arguments: Arguments, script: str) -> Parsed:
     name = arguments.script or "wrap"
     result: Parsed = []
     for words in script_lines(script, "(stdin)" if name == "-" else name):
         if words in (["hetjob"], ["packjob"]):
             raise command_error("sbatch", "heterogeneous jobs are not supported")
-        parsed, others = scan(_command(arguments.ignored), words)
+        parsed, others = scan(_make_command(arguments.ignored), words)
         if others:
             message = f"Invalid directive found in batch script: {others[0]}"
             raise command_error("sbatch", message, code=255)
@@ -286,7 +286,7 @@ def _script_options(arguments: Arguments, script: str) -> Parsed:
     return result
 
 
-def _default_name(arguments: Arguments) -> str:
+def _choose_default_name(arguments: Arguments) -> str:
     if arguments.wrap is not None:
         return "wrap"
     if arguments.script in (None, "-"):
@@ -294,7 +294,7 @@ def _default_name(arguments: Arguments) -> str:
     return posixpath.basename(str(arguments.script))
 
 
-def _shown_command(arguments: Arguments, folder: str) -> str:
+def _format_command(arguments: Arguments, folder: str) -> str:
     if arguments.script in (None, "-"):
         return ""
     path = posixpath.join(folder, str(arguments.script))

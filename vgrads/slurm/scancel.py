@@ -92,10 +92,10 @@ def parse_scancel(
         raise command_error("scancel", "--interactive is not supported by vgrads")
     users = {user} if "me" in options else set(listed(options.get("user")))
     request = CancelRequest(
-        ids=_ids(words),
+        ids=_parse_ids(words),
         names=frozenset(listed(options.get("jobname", variables.get("SCANCEL_NAME")))),
         users=frozenset(users),
-        states=_states(options.get("state")),
+        states=_parse_states(options.get("state")),
         partitions=frozenset(listed(options.get("partition"))),
         accounts=frozenset(listed(options.get("account"))),
         signal=_signal(options.get("signal")),
@@ -112,7 +112,7 @@ def parse_scancel(
     return request
 
 
-def _ids(words: Sequence[str]) -> JobIds:
+def _parse_ids(words: Sequence[str]) -> JobIds:
     try:
         ids = parse_ids(words)
     except ValueError as error:
@@ -126,7 +126,7 @@ def _ids(words: Sequence[str]) -> JobIds:
     return ids
 
 
-def _states(text: str | None) -> frozenset[JobState] | None:
+def _parse_states(text: str | None) -> frozenset[JobState] | None:
     if text is None:
         return None
     try:

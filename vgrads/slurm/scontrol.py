@@ -109,7 +109,7 @@ def parse_scontrol(
         raise command_error("scontrol", "commands from standard input are not supported by vgrads")
     if names & {"json", "yaml"}:
         raise command_error("scontrol", "--json and --yaml are not supported by vgrads")
-    action = _action(words[0])
+    action = _find_action(words[0])
     form = {
         "single_line": "oneliner" in names,
         "details": "details" in names,
@@ -124,11 +124,11 @@ def parse_scontrol(
     if action == "update":
         return _update(rest, now_s, form)
     if action in _JOB_ACTIONS:
-        return _job_action(action, rest, form)
+        return _act_on_jobs(action, rest, form)
     return _other(action, rest, form)
 
 
-def _action(word: str) -> str:
+def _find_action(word: str) -> str:
     lower = word.lower()
     if lower in _ACTIONS:
         return lower
@@ -143,7 +143,7 @@ def _other(action: str, words: Sequence[str], form: Mapping[str, Any]) -> Contro
         return ControlQuery(action=action, **form)
     if len(words) < 2 or words[0].lower() != "batch_script":
         raise SlurmError(f"too few arguments for keyword:{action}")
-    return ControlQuery(action, "batch_script", _ids(words[1]), tuple(words[2:3]), **form)
+    return ControlQuery(action, "batch_script", _parse_ids(words[1]), tuple(words[2:3]), **form)
 
 
 def _show(
@@ -161,20 +161,20 @@ def _show(
     if len(names) > 1 and entity != "config":
         raise SlurmError("too many arguments for keyword:show")
     if entity.startswith("host"):
-        return ControlQuery(reply=_hosts(entity, names, variables))
+        return ControlQuery(reply=_list_hosts(entity, names, variables))
     if entity in ("jobs", "jobid"):
-        return ControlQuery("show", "jobs", _shown_ids(names), **form)
+        return ControlQuery("show", "jobs", _format_ids(names), **form)
     return ControlQuery("show", entity, show_names=tuple(names), **form)
 
 
-def _shown_ids(names: Sequence[str]) -> JobIds:
+def _format_ids(names: Sequence[str]) -> JobIds:
     try:
         return parse_ids(names)
     except ValueError as error:
         raise SlurmError(f"scontrol_print_job error: {INVALID_ID}") from error
 
 
-def _hosts(entity: str, names: Sequence[str], variables: Mapping[str, str]) -> Reply:
+def _list_hosts(entity: str, names: Sequence[str], variables: Mapping[str, str]) -> Reply:
     if entity == "hostnames":
         text = names[0] if names else variables.get("SLURM_JOB_NODELIST", "")
         text = text or variables.get("SLURM_NODELIST", "")
@@ -187,17 +187,17 @@ def _hosts(entity: str, names: Sequence[str], variables: Mapping[str, str]) -> R
     return Reply(fold_hostlist(sorted(hosts) if entity == "hostlistsorted" else hosts) + "\n")
 
 
-def _job_action(action: str, words: Sequence[str], form: Mapping[str, Any]) -> ControlQuery:
+def _act_on_jobs(action: str, words: Sequence[str], form: Mapping[str, Any]) -> ControlQuery:
     if not words:
         raise SlurmError(f"too few arguments for keyword:{action}")
     tag, equals, value = words[0].partition("=")
     if equals and tag.lower() in ("name", "jobname"):
         return ControlQuery(action, "jobs", job_name=value, **form)
     texts = [word.partition("=")[2] if "=" in word else word for word in words]
-    return ControlQuery(action, "jobs", _ids(*texts), **form)
+    return ControlQuery(action, "jobs", _parse_ids(*texts), **form)
 
 
-def _ids(*texts: str) -> JobIds:
+def _parse_ids(*texts: str) -> JobIds:
     try:
         ids = parse_ids(texts)
     except ValueError as error:
@@ -219,10 +219,10 @@ def _update(words: Sequence[str], now_s: float, form: Mapping[str, Any]) -> Cont
         key, _, value = pair.partition("=")
         lower = key.lower()
         if lower in ("job", "jobid"):
-            ids = _ids(value)
+            ids = _parse_ids(value)
         elif lower in _CHANGES:
             field_name, parse = _CHANGES[lower]
-            changes[field_name] = _changed(key, value, now_s, parse)
+            changes[field_name] = _parse_change(key, value, now_s, parse)
         elif lower in _FIXED:
             message = f"{key} of a job cannot be changed by vgrads; cancel it and submit it again"
             raise command_error("scontrol", message)
@@ -238,7 +238,9 @@ def _update(words: Sequence[str], now_s: float, form: Mapping[str, Any]) -> Cont
     return ControlQuery("update", "jobs", ids, changes=JobChanges(**changes), **form)
 
 
-def _changed(key: str, value: str, now_s: float, parse: Callable[[str, float], object]) -> object:
+def _parse_change(
+    key: str, value: str, now_s: float, parse: Callable[[str, float], object]
+) -> object:
     try:
         return parse(value, now_s)
     except (ValueError, OverflowError) as error:
@@ -252,15 +254,15 @@ def _limit(value: str, _now_s: float) -> LimitChange:
     return LimitChange(parse_limit(value[1:] if sign else value), sign)
 
 
-def _text(value: str, _now_s: float) -> str:
+def _parse_text(value: str, _now_s: float) -> str:
     return value
 
 
-def _number(value: str, _now_s: float) -> int:
+def _parse_number(value: str, _now_s: float) -> int:
     return int(value)
 
 
-def _truth(value: str, _now_s: float) -> bool:
+def _parse_truth(value: str, _now_s: float) -> bool:
     if value.lower() not in ("0", "1", "yes", "no"):
         raise ValueError(value)
     return value.lower() in ("1", "yes")
@@ -268,21 +270,21 @@ def _truth(value: str, _now_s: float) -> bool:
 
 _CHANGES: dict[str, tuple[str, Callable[[str, float], Any]]] = {
     "timelimit": ("limit", _limit),
-    "jobname": ("name", _text),
-    "name": ("name", _text),
-    "comment": ("comment", _text),
-    "partition": ("partition", _text),
-    "partitionname": ("partition", _text),
-    "account": ("account", _text),
-    "dependency": ("dependency", _text),
+    "jobname": ("name", _parse_text),
+    "name": ("name", _parse_text),
+    "comment": ("comment", _parse_text),
+    "partition": ("partition", _parse_text),
+    "partitionname": ("partition", _parse_text),
+    "account": ("account", _parse_text),
+    "dependency": ("dependency", _parse_text),
     "timemin": ("least_limit", _limit),
     "starttime": ("begin_s", parse_instant),
     "eligibletime": ("begin_s", parse_instant),
     "earlieststarttime": ("begin_s", parse_instant),
     "deadline": ("deadline_s", parse_instant),
-    "requeue": ("requeue", _truth),
-    "arraytaskthrottle": ("array_limit", _number),
-    "priority": ("priority", _number),
+    "requeue": ("requeue", _parse_truth),
+    "arraytaskthrottle": ("array_limit", _parse_number),
+    "priority": ("priority", _parse_number),
 }
 _FIXED = [
     "cpuspertask",
@@ -327,22 +329,22 @@ def render_scontrol(
     if query.entity == "reservations":
         return Reply("No reservations in the system\n")
     if query.entity == "partitions":
-        return _partitions(query, view)
+        return _show_partitions(query, view)
     if query.entity == "nodes":
-        return _nodes(query, view)
-    return _jobs(query, list(jobs), view, now_s)
+        return _show_nodes(query, view)
+    return _show_jobs(query, list(jobs), view, now_s)
 
 
-def _jobs(query: ControlQuery, jobs: list[Job], view: ClusterView, now_s: float) -> Reply:
+def _show_jobs(query: ControlQuery, jobs: list[Job], view: ClusterView, now_s: float) -> Reply:
     shown = query.ids.select(jobs) if query.ids else jobs
     if not shown:
-        return _no_job(query, jobs)
+        return _report_no_job(query, jobs)
     shown.sort(key=lambda j: (j.array_job_id, not j.pending_indices, j.array_index or 0))
     texts = JobTexts(now_s, instant_format(query.time_format), view.cluster)
     return Reply("".join(job_text(job, texts, query.single_line, query.details) for job in shown))
 
 
-def _no_job(query: ControlQuery, jobs: list[Job]) -> Reply:
+def _report_no_job(query: ControlQuery, jobs: list[Job]) -> Reply:
     if not query.ids:
         return Reply("No jobs in the system\n")
     array_exists = any(job.array_job_id in query.ids.numbers for job in jobs)
@@ -351,7 +353,7 @@ def _no_job(query: ControlQuery, jobs: list[Job]) -> Reply:
     return Reply("", "" if query.quiet else f"slurm_load_jobs error: {INVALID_ID}\n", 1)
 
 
-def _partitions(query: ControlQuery, view: ClusterView) -> Reply:
+def _show_partitions(query: ControlQuery, view: ClusterView) -> Reply:
     shown = [p for p in view.partitions if not query.show_names or p.name in query.show_names]
     if not shown:
         name = query.show_names[0] if query.show_names else ""
@@ -363,7 +365,7 @@ def _partitions(query: ControlQuery, view: ClusterView) -> Reply:
     return Reply("".join(partition_text(p, query.single_line) for p in shown))
 
 
-def _nodes(query: ControlQuery, view: ClusterView) -> Reply:
+def _show_nodes(query: ControlQuery, view: ClusterView) -> Reply:
     requested = expand_hostlist(",".join(query.show_names))
     homes: dict[str, list[Partition]] = {}
     for partition in view.partitions:

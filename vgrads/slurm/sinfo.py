@@ -138,7 +138,7 @@ def parse_sinfo(
     return InfoQuery(
         partitions=frozenset(listed(partition)),
         nodes=frozenset(expand_hostlist(options.get("nodes", ""))),
-        states=_states(options.get("state", options.get("states", ""))),
+        states=_parse_states(options.get("state", options.get("states", ""))),
         format=options.get("Format", options.get("format", "")),
         is_long_format="Format" in options,
         header="noheader" not in options,
@@ -149,7 +149,7 @@ def parse_sinfo(
     )
 
 
-def _states(text: str) -> frozenset[str]:
+def _parse_states(text: str) -> frozenset[str]:
     result: set[str] = set()
     for word in listed(text):
         lower = word.lower()
@@ -170,14 +170,14 @@ def render_sinfo(query: InfoQuery, partitions: Sequence[Partition], now_s: float
     if query.reasons:
         title = "REASON               USER      TIMESTAMP           NODELIST\n"
         return Reply(title if query.header else "")
-    table = _table(query, partitions)
+    table = _make_table(query, partitions)
     problems = "".join(
         f"sinfo: error: Invalid job format specification: {name}\n"
         if query.is_long_format
         else f"Invalid node format specification: {name}\n"
         for name in table.problems
     )
-    rows = [row for p in partitions for row in _rows(query, p)]
+    rows = [row for p in partitions for row in _make_rows(query, p)]
     if query.by_node:
         rows.sort(key=lambda row: row.nodes)
     date = time.strftime("%a %b %d %H:%M:%S %Y\n", time.localtime(now_s))
@@ -185,7 +185,7 @@ def render_sinfo(query: InfoQuery, partitions: Sequence[Partition], now_s: float
     return Reply((date if query.long and query.header else "") + out, problems)
 
 
-def _rows(query: InfoQuery, partition: Partition) -> list[NodesRow]:
+def _make_rows(query: InfoQuery, partition: Partition) -> list[NodesRow]:
     if query.partitions and partition.name not in query.partitions:
         return []
     nodes = [node for node in partition.nodes if not query.nodes or node in query.nodes]
@@ -206,15 +206,15 @@ def _splits_by_state(query: InfoQuery) -> bool:
     if query.is_long_format:
         return "state" in query.format.lower()
     if query.format:
-        return any(f.field in (_FIELDS["t"], _FIELDS["T"]) for f in _columns(query.format))
+        return any(f.field in (_FIELDS["t"], _FIELDS["T"]) for f in _make_columns(query.format))
     return not query.summarize
 
 
-def _columns(text: str) -> tuple[TableColumn[NodesRow], ...]:
+def _make_columns(text: str) -> tuple[TableColumn[NodesRow], ...]:
     return short_format(text, _FIELDS).columns
 
 
-def _table(query: InfoQuery, partitions: Sequence[Partition]) -> TableFormat[NodesRow]:
+def _make_table(query: InfoQuery, partitions: Sequence[Partition]) -> TableFormat[NodesRow]:
     if query.is_long_format:
         return long_format(query.format, _NAMES)
     if query.format:
@@ -242,65 +242,65 @@ def _limit(seconds: float | None) -> str:
     return "infinite" if seconds is None else format_short(seconds)
 
 
-def _default_limit(row: NodesRow) -> str:
+def _format_default_limit(row: NodesRow) -> str:
     partition = row.partition
     return _limit(
         partition.limit_s if partition.default_limit_s is None else partition.default_limit_s
     )
 
 
-def _slashes(*numbers: int) -> str:
+def _make_slashes(*numbers: int) -> str:
     return "/".join(map(str, numbers))
 
 
-def _short_state(row: NodesRow) -> str:
+def _shorten_state(row: NodesRow) -> str:
     return _STATES.get(row.state, (row.state, row.state))[1]
 
 
-def _constant(text: str) -> Callable[[NodesRow], str]:
+def _make_constant(text: str) -> Callable[[NodesRow], str]:
     return lambda row: text  # noqa: ARG005 a field of every row
 
 
 NodeField = TableField[NodesRow]
 _FIELDS: dict[str, NodeField] = {
     "a": NodeField("AVAIL", lambda r: r.partition.state),
-    "A": NodeField("NODES(A/I)", lambda r: _slashes(*r.counts()[:2])),
-    "B": NodeField("MAX_CPUS_PER_NODE", _constant("UNLIMITED")),
+    "A": NodeField("NODES(A/I)", lambda r: _make_slashes(*r.counts()[:2])),
+    "B": NodeField("MAX_CPUS_PER_NODE", _make_constant("UNLIMITED")),
     "c": NodeField("CPUS", lambda r: str(r.partition.cores_per_node)),
-    "C": NodeField("CPUS(A/I/O/T)", lambda r: _slashes(*r.cores())),
-    "d": NodeField("TMP_DISK", _constant("0")),
+    "C": NodeField("CPUS(A/I/O/T)", lambda r: _make_slashes(*r.cores())),
+    "d": NodeField("TMP_DISK", _make_constant("0")),
     "D": NodeField("NODES", lambda r: str(len(r.nodes))),
-    "e": NodeField("FREE_MEM", _constant("N/A")),
-    "E": NodeField("REASON", _constant("none")),
-    "f": NodeField("AVAIL_FEATURES", _constant("(null)")),
-    "b": NodeField("ACTIVE_FEATURES", _constant("(null)")),
-    "F": NodeField("NODES(A/I/O/T)", lambda r: _slashes(*r.counts())),
-    "g": NodeField("GROUPS", _constant("all")),
-    "G": NodeField("GRES", _constant("(null)")),
-    "h": NodeField("OVERSUBSCRIBE", _constant("NO")),
-    "I": NodeField("PRIO_JOB_FACTOR", _constant("1")),
+    "e": NodeField("FREE_MEM", _make_constant("N/A")),
+    "E": NodeField("REASON", _make_constant("none")),
+    "f": NodeField("AVAIL_FEATURES", _make_constant("(null)")),
+    "b": NodeField("ACTIVE_FEATURES", _make_constant("(null)")),
+    "F": NodeField("NODES(A/I/O/T)", lambda r: _make_slashes(*r.counts())),
+    "g": NodeField("GROUPS", _make_constant("all")),
+    "G": NodeField("GRES", _make_constant("(null)")),
+    "h": NodeField("OVERSUBSCRIBE", _make_constant("NO")),
+    "I": NodeField("PRIO_JOB_FACTOR", _make_constant("1")),
     "l": NodeField("TIMELIMIT", lambda r: _limit(r.partition.limit_s)),
-    "L": NodeField("DEFAULTTIME", _default_limit),
+    "L": NodeField("DEFAULTTIME", _format_default_limit),
     "m": NodeField("MEMORY", lambda r: str(r.partition.memory_mib)),
     "n": NodeField("HOSTNAMES", lambda r: ",".join(r.nodes)),
     "N": NodeField("NODELIST", lambda r: fold_hostlist(r.nodes)),
     "o": NodeField("NODE_ADDR", lambda r: ",".join(r.nodes)),
-    "O": NodeField("CPU_LOAD", _constant("N/A")),
+    "O": NodeField("CPU_LOAD", _make_constant("N/A")),
     "p": NodeField("PRIO_TIER", lambda r: str(r.partition.priority)),
     "P": NodeField("PARTITION", lambda r: _name(r.partition)),
-    "r": NodeField("ROOT", _constant("no")),
+    "r": NodeField("ROOT", _make_constant("no")),
     "R": NodeField("PARTITION", lambda r: r.partition.name),
-    "s": NodeField("JOB_SIZE", _constant("1")),
-    "S": NodeField("ALLOCNODES", _constant("all")),
-    "t": NodeField("STATE", _short_state),
+    "s": NodeField("JOB_SIZE", _make_constant("1")),
+    "S": NodeField("ALLOCNODES", _make_constant("all")),
+    "t": NodeField("STATE", _shorten_state),
     "T": NodeField("STATE", lambda r: r.state),
-    "u": NodeField("USER", _constant("Unknown")),
-    "v": NodeField("VERSION", _constant(SLURM_VERSION)),
-    "w": NodeField("WEIGHT", _constant("1")),
-    "X": NodeField("SOCKETS", _constant("1")),
+    "u": NodeField("USER", _make_constant("Unknown")),
+    "v": NodeField("VERSION", _make_constant(SLURM_VERSION)),
+    "w": NodeField("WEIGHT", _make_constant("1")),
+    "X": NodeField("SOCKETS", _make_constant("1")),
     "Y": NodeField("CORES", lambda r: str(r.partition.cores_per_node)),
     "z": NodeField("S:C:T", lambda r: f"1:{r.partition.cores_per_node}:1"),
-    "Z": NodeField("THREADS", _constant("1")),
+    "Z": NodeField("THREADS", _make_constant("1")),
 }
 _NAMES = {
     "available": _FIELDS["a"],

@@ -128,19 +128,19 @@ def parse_squeue(
         is_format = option in ("format", "Format")
         if name in variables and option not in options and not (is_format and has_format):
             options[option] = variables[name]
-    return _query(options, variables, user)
+    return _make_query(options, variables, user)
 
 
-def _query(options: Mapping[str, str], variables: Mapping[str, str], user: str) -> SqueueQuery:
+def _make_query(options: Mapping[str, str], variables: Mapping[str, str], user: str) -> SqueueQuery:
     users = set(listed(options.get("user")))
     if "me" in options:
         users = {user}
     return SqueueQuery(
-        ids=_ids(options.get("job", "")),
+        ids=_parse_ids(options.get("job", "")),
         has_ids=bool(options.get("job")),
         names=frozenset(listed(options.get("name"))),
         users=frozenset(users),
-        states=_states(options.get("state")),
+        states=_parse_states(options.get("state")),
         partitions=frozenset(listed(options.get("partition"))),
         accounts=frozenset(listed(options.get("account"))),
         nodes=frozenset(expand_hostlist(options.get("nodelist", ""))),
@@ -175,14 +175,14 @@ def _sort(options: Mapping[str, str]) -> str:
     return sort
 
 
-def _ids(text: str) -> JobIds:
+def _parse_ids(text: str) -> JobIds:
     try:
         return parse_ids([text])
     except ValueError as error:
         raise command_error("squeue", f"Invalid job id: {error}") from error
 
 
-def _states(text: str | None) -> frozenset[JobState] | None:
+def _parse_states(text: str | None) -> frozenset[JobState] | None:
     if not text:
         return _DEFAULT_STATES
     try:
@@ -215,37 +215,37 @@ def render_squeue(
     if query.array:
         rows = [row for job in rows for row in task_rows(job)]
     texts = JobTexts(now_s, instant_format(query.time_format), cluster)
-    table = _table(query, texts)
+    table = _make_table(query, texts)
     err = "".join(
         f"squeue: error: Invalid job format specification: {name}\n" for name in table.problems
     )
     date = time.strftime("%a %b %d %H:%M:%S %Y\n", time.localtime(now_s)) if query.long else ""
-    out = table.render(_sorted(rows, query.sort, texts), header=query.header)
+    out = table.render(_sort_rows(rows, query.sort, texts), header=query.header)
     return Reply((date if query.header else "") + out, err)
 
 
-def _table(query: SqueueQuery, texts: JobTexts) -> TableFormat[Job]:
+def _make_table(query: SqueueQuery, texts: JobTexts) -> TableFormat[Job]:
     letters, names = squeue_fields(texts)
     if query.is_long_format:
         return long_format(query.format, names)
     return short_format(query.format, letters)
 
 
-def _sorted(rows: list[Job], sort: str, texts: JobTexts) -> list[Job]:
+def _sort_rows(rows: list[Job], sort: str, texts: JobTexts) -> list[Job]:
     letters, _ = squeue_fields(texts)
-    rows = sorted(rows, key=_id_key)
+    rows = sorted(rows, key=_make_id_key)
     for part in reversed(listed(sort)):
         descending = part.startswith("-")
         for letter in reversed(part.lstrip("+-#")):
-            rows.sort(key=_key(letter, letters[letter], texts), reverse=descending)
+            rows.sort(key=_make_key(letter, letters[letter], texts), reverse=descending)
     return rows
 
 
-def _id_key(job: Job) -> tuple[int, bool, int]:
+def _make_id_key(job: Job) -> tuple[int, bool, int]:
     return job.array_job_id, bool(job.pending_indices), job.array_index or 0
 
 
-def _key(letter: str, job_field: JobField, texts: JobTexts) -> Callable[[Job], Any]:
+def _make_key(letter: str, job_field: JobField, texts: JobTexts) -> Callable[[Job], Any]:
     """Return what a field is sorted by: numbers as numbers, unknown instants last."""
     late = float("inf")
 
@@ -253,7 +253,7 @@ def _key(letter: str, job_field: JobField, texts: JobTexts) -> Callable[[Job], A
         return late if value is None else value
 
     keys: dict[str, Callable[[Job], Any]] = {
-        "i": _id_key,
+        "i": _make_id_key,
         "A": lambda j: j.id,
         "C": lambda j: j.cpus,
         "D": lambda j: j.nodes,

@@ -87,10 +87,10 @@ def parse_srun(
         )
     if not words:
         raise SlurmError("srun: fatal: No command given to execute.")
-    return _request(parsed, words, environment, Chosen(dict(parsed), now_s))
+    return _make_request(parsed, words, environment, Chosen(dict(parsed), now_s))
 
 
-def _request(
+def _make_request(
     parsed: Parsed, words: Sequence[str], environment: Mapping[str, str], values: Chosen
 ) -> SrunRequest:
     for name, _ in parsed:

@@ -39,7 +39,7 @@ class Step:
         self._copies: list[threading.Thread] = []
         self._lock = threading.Lock()
         self._folder = request.folder or str(Path.cwd())
-        self._number = str(_next_step())
+        self._number = str(_find_next_step())
 
     def run(self) -> int:
         """Run the step to its end; return the largest exit code."""
@@ -59,7 +59,7 @@ class Step:
     def _start(self, process: int) -> None:
         request = self._request
         environment = {
-            **_exported(request),
+            **_make_environment(request),
             "SLURM_PROCID": str(process),
             "SLURM_LOCALID": str(process),
             "SLURM_NTASKS": str(request.tasks),
@@ -99,8 +99,8 @@ class Step:
             name=os.environ.get("SLURM_JOB_NAME", ""),
             user=os.environ.get("SLURM_JOB_USER", ""),
             node=os.environ.get("SLURMD_NODENAME", ""),
-            array_id=_number("SLURM_ARRAY_JOB_ID"),
-            array_index=_number("SLURM_ARRAY_TASK_ID"),
+            array_id=_read_number("SLURM_ARRAY_JOB_ID"),
+            array_index=_read_number("SLURM_ARRAY_TASK_ID"),
             task=process,
             step=self._number,
         )
@@ -129,7 +129,7 @@ class Step:
                     ended_badly = True
                     self._pass_on(signal.SIGTERM)
                 if code and not self._request.quiet:
-                    _report(_text_of(process, code))
+                    _report(_describe_end(process, code))
             if left:
                 time.sleep(_LOOK_S if len(self._processes) > 1 else 0)
                 if len(self._processes) == 1:
@@ -140,13 +140,13 @@ class Step:
         return max(code if code >= 0 else 128 - code for code in codes)
 
 
-def _number(name: str) -> int | None:
+def _read_number(name: str) -> int | None:
     """Return the number that a variable has; None where it has none."""
     text = os.environ.get(name, "")
     return int(text) if text.isdigit() else None
 
 
-def _next_step() -> int:
+def _find_next_step() -> int:
     """Return the number of a new step of this job; 0 where nobody counts them."""
     try:
         with Path(os.environ[STEPS]).open("ab") as file:
@@ -158,7 +158,7 @@ def _next_step() -> int:
     return number
 
 
-def _exported(request: SrunRequest) -> dict[str, str]:
+def _make_environment(request: SrunRequest) -> dict[str, str]:
     """Return the environment of the step: that of the job, with what ``--export`` states."""
     inner = {name: v for name, v in os.environ.items() if name.startswith(("SLURM", "VGRADS_"))}
     return {**exported(os.environ, request.export), **inner, **dict(request.export.values)}
@@ -170,7 +170,7 @@ def _report(text: str) -> None:
         sys.stderr.write(text)
 
 
-def _text_of(process: int, code: int) -> str:
+def _describe_end(process: int, code: int) -> str:
     node = os.environ.get("SLURMD_NODENAME", "")
     how = f"Exited with exit code {code}" if code > 0 else signal.strsignal(-code) or "Killed"
     return f"srun: error: {node}: task {process}: {how}\n"

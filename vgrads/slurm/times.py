@@ -53,7 +53,7 @@ def parse_instant(text: str, now_s: float, *, past: bool = False) -> float:
         seconds = int(count or 0) * _UNITS[(unit or "second").rstrip("s")]
         return _within(now_s - seconds if sign == "-" else now_s + seconds, text, 4)
     if re.match(r"now\s*[+-]", words.lower()):
-        raise _bad(text, 4)
+        raise _make_error(text, 4)
     if words.startswith("uts") and words[3:].isdigit():
         return _within(float(words[3:]), text, 3)
     now = datetime.fromtimestamp(int(now_s))
@@ -63,21 +63,21 @@ def parse_instant(text: str, now_s: float, *, past: bool = False) -> float:
         position = _read_part(parts, words, position)
         if position < len(words):
             if not _GAP.match(words, position):
-                raise _bad(text, position)
+                raise _make_error(text, position)
             position += 1
             if position == len(words):
-                raise _bad(text, position)
+                raise _make_error(text, position)
     if parts.date is None and parts.clock is None:
-        raise _bad(text, 0)
+        raise _make_error(text, 0)
     try:
         return _resolve(parts, past).timestamp()
     except (ValueError, OverflowError) as error:
-        raise _bad(text, 0) from error
+        raise _make_error(text, 0) from error
 
 
 def _within(unix_s: float, text: str, position: int) -> float:
     if not _FIRST_S <= unix_s <= _LAST_S:
-        raise _bad(text, position)
+        raise _make_error(text, position)
     return unix_s
 
 
@@ -91,11 +91,11 @@ def _read_part(parts: _Instant, words: str, position: int) -> int:
             day = parts.now + timedelta(days=name == "tomorrow")
             parts.date = day.year, day.month, day.day
         else:
-            raise _bad(words, position)
+            raise _make_error(words, position)
         return word.end()
     clock = _CLOCK.match(words, position)
     if clock and parts.clock is None:
-        parts.clock = _clock_of(clock, words, position)
+        parts.clock = _parse_clock(clock, words, position)
         return clock.end()
     for pattern in _DATES:
         date = pattern.match(words, position)
@@ -105,24 +105,24 @@ def _read_part(parts: _Instant, words: str, position: int) -> int:
             parts.date = full, int(date["month"]), int(date["day"])
             _check_date(parts.date, words, position)
             return date.end()
-    raise _bad(words, position)
+    raise _make_error(words, position)
 
 
-def _clock_of(clock: re.Match[str], words: str, position: int) -> tuple[int, int, int]:
+def _parse_clock(clock: re.Match[str], words: str, position: int) -> tuple[int, int, int]:
     hour, minute, second = int(clock[1]), int(clock[2]), int(clock[3] or 0)
     half = (clock[4] or "").lower()
     if half:
         if not 1 <= hour <= 12:
-            raise _bad(words, position)
+            raise _make_error(words, position)
         hour = hour % 12 + (12 if half == "pm" else 0)
     if hour > 23 or minute > 59 or second > 59:
-        raise _bad(words, position)
+        raise _make_error(words, position)
     return hour, minute, second
 
 
 def _check_date(date: tuple[int | None, int, int], words: str, position: int) -> None:
     if not (1 <= date[1] <= 12 and 1 <= date[2] <= 31):
-        raise _bad(words, position)
+        raise _make_error(words, position)
 
 
 def _resolve(parts: _Instant, past: bool) -> datetime:
@@ -140,7 +140,7 @@ def _resolve(parts: _Instant, past: bool) -> datetime:
     return instant
 
 
-def _bad(text: str, position: int) -> SlurmError:
+def _make_error(text: str, position: int) -> SlurmError:
     return SlurmError(f"Invalid time specification (pos={position}): {text}")
 
 

@@ -157,12 +157,12 @@ class JobBuilder:
             procs=procs,
             request_s=request,
             user=user,
-            user_names=_by_code(self._users),
+            user_names=_sort_by_code(self._users),
             queue=queue,
             started=started,
             unix_start_s=unix_start_s + zero,
             max_procs=int(procs.max()),
-            queue_names=_by_code(self._queues),
+            queue_names=_sort_by_code(self._queues),
             report=report,
             waiting=self._waiting_jobs(zero, start, end, options.taken_at_s),
             bag=bag if has_bags else None,
@@ -187,8 +187,8 @@ class JobBuilder:
             submit_s=np.array([job.submit_s - zero_s for job in waiting], dtype=np.float64),
             procs=np.array([max(1, job.procs) for job in waiting], dtype=np.int64),
             request_s=np.array([job.request_s for job in waiting], dtype=np.float64),
-            user=_codes(self._users, [job.user for job in waiting]),
-            queue=_codes(self._queues, [job.queue for job in waiting]),
+            user=_number_names(self._users, [job.user for job in waiting]),
+            queue=_number_names(self._queues, [job.queue for job in waiting]),
         )
 
     def _note_assumptions(self) -> None:
@@ -200,10 +200,10 @@ class JobBuilder:
             self.report.note(f"{jobs} an unknown run time, since the end is before the start")
 
 
-def _codes(codes: dict[str, int], names: list[str]) -> Ints:
+def _number_names(codes: dict[str, int], names: list[str]) -> Ints:
     """Return the numbers of names; −1 for one that no other job has."""
     return np.array([codes.get(name, -1) for name in names], dtype=np.int64)
 
 
-def _by_code(codes: dict[str, int]) -> dict[int, str]:
+def _sort_by_code(codes: dict[str, int]) -> dict[int, str]:
     return {code: name for name, code in codes.items()}

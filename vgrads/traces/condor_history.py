@@ -38,7 +38,7 @@ def is_condor_ad(line: str) -> bool:
 def read_condor_history(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
     """Read the history of a pool; ads that cannot be used are counted by reason."""
     builder = JobBuilder(name, "condor", "HTCondor jobs")
-    for number, ad, size in _text_ads(lines):
+    for number, ad, size in _read_text_ads(lines):
         builder.report.pass_over("further line", size - 1)
         _add(ad, number, builder)
     return _log(builder, options)
@@ -58,7 +58,7 @@ def _log(builder: JobBuilder, options: ReadingOptions) -> JobLog:
     return builder.log(options)
 
 
-def _text_ads(lines: Iterable[str]) -> Iterator[tuple[int, Ad, int]]:
+def _read_text_ads(lines: Iterable[str]) -> Iterator[tuple[int, Ad, int]]:
     """Return the wanted attributes of each ad, its first line, and its number of lines; ads end
     with a blank line or a banner."""
     ad: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def _text_ads(lines: Iterable[str]) -> Iterator[tuple[int, Ad, int]]:
         title, mark, text = line.partition(" = ")
         name = _NAMES.get(title.lower()) if mark else None
         if name:
-            ad[name] = _value(text.strip())
+            ad[name] = _parse_value(text.strip())
         blank = line.isspace()
         if not blank:
             first, size = first or number, size + 1
@@ -80,7 +80,7 @@ def _text_ads(lines: Iterable[str]) -> Iterator[tuple[int, Ad, int]]:
         yield first, ad, size
 
 
-def _value(text: str) -> object:
+def _parse_value(text: str) -> object:
     if text.startswith('"'):
         return text.strip('"')
     try:
@@ -91,7 +91,9 @@ def _value(text: str) -> object:
 
 def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
     report = builder.report
-    numbers = _NOTHING | {name: _number(value) for name, value in ad.items() if name in _NOTHING}
+    numbers = _NOTHING | {
+        name: _parse_number(value) for name, value in ad.items() if name in _NOTHING
+    }
     submit, status = numbers["QDate"], numbers["JobStatus"]
     if numbers["JobUniverse"] in _ON_SUBMIT_MACHINE:
         report.pass_over("submit machine job")
@@ -114,18 +116,18 @@ def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
             start or None,
             None if status == _RUNNING else end or None,
             int(numbers["CpusProvisioned"] or numbers["RequestCpus"] or 0),
-            _requested_s(numbers),
+            _find_requested_s(numbers),
             str(ad.get("Owner") or UNKNOWN),
             _QUEUE,
         )
     )
 
 
-def _requested_s(numbers: Mapping[str, float | None]) -> float:
+def _find_requested_s(numbers: Mapping[str, float | None]) -> float:
     limit_s = numbers["AllowedJobDuration"] or numbers["AllowedExecuteDuration"]
     minutes = numbers["MaxWallTimeMins"]
     return limit_s or (minutes * 60.0 if minutes else -1.0)
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and value >= 0 else None

@@ -49,7 +49,7 @@ def _add(fields: list[str], number: int, has_bags: bool, builder: JobBuilder) ->
     """Add a job; ValueError or IndexError for a malformed line."""
     submit, wait, run, used = (float(fields[i]) for i in (1, 2, 3, 4))
     requested, request, status = float(fields[7]), float(fields[8]), fields[_NEEDED - 1]
-    bag = int(_field(fields, BAG_FIELD - 1)) if has_bags else -1
+    bag = int(_find_field(fields, BAG_FIELD - 1)) if has_bags else -1
     if not all(map(math.isfinite, (submit, wait, run, used, requested, request))):
         raise ValueError("not finite")
     if wait < 0:
@@ -65,14 +65,14 @@ def _add(fields: list[str], number: int, has_bags: bool, builder: JobBuilder) ->
             left + max(run, 0.0),
             int(requested if requested > 0 else used),
             request,
-            _field(fields, 11),
-            _field(fields, 14),
+            _find_field(fields, 11),
+            _find_field(fields, 14),
             bag,
         )
     )
 
 
-def _field(fields: list[str], position: int) -> str:
+def _find_field(fields: list[str], position: int) -> str:
     return fields[position] if len(fields) > position else "-1"
 
 
@@ -93,11 +93,11 @@ def write_gwf(log: JobLog, note: str = "") -> str:
         make_bag_column(log),
         strict=True,
     )
-    lines = [_gwf_line(number, *row) for number, row in enumerate(rows, 1)]
+    lines = [_format_gwf_line(number, *row) for number, row in enumerate(rows, 1)]
     return "\n".join([*head, *lines]) + "\n"
 
 
-def _gwf_line(number: int, *row: object) -> str:
+def _format_gwf_line(number: int, *row: object) -> str:
     """Return a line: JobID, submit, wait, run, processors, CPU, memory, requested processors, time,
     memory, status, user, group, program, queue, and the unknown columns."""
     submit, wait, run, procs, request, user, queue, started, bag = row

@@ -60,13 +60,13 @@ def read_history(path: Path | str, options: ReadingOptions | str | None = None) 
     The log's ``report`` says what became of each line, its ``warnings`` what is wrong or unlikely.
     ``options``: how to read it, or the name of its format.
     """
-    chosen = _options(options)
+    chosen = _make_options(options)
     path = Path(path)
-    lines = _readable(path, chosen.force)
+    lines = _read_lines(path, chosen.force)
     head = list(islice(lines, _HEAD))
     if not any(line.strip() for line in head) and not next(filter(str.strip, lines), ""):
         raise InputError("the history is empty", where=str(path))
-    name = chosen.format or _detect(head, str(path), chosen)
+    name = chosen.format or _detect_format(head, str(path), chosen)
     if name not in FORMATS:
         raise InputError(
             f"unknown format '{name}'", where=str(path), fix=f"known: {', '.join(FORMATS)}"
@@ -81,17 +81,17 @@ def read_history(path: Path | str, options: ReadingOptions | str | None = None) 
         note = f"{odd} not UTF-8: other bytes are written as \\x.."
         report = replace(report, notes=(*report.notes, note))
     unlikely = () if GENERATED in report.notes else find_implausible(log)
-    warnings = (*log.warnings, *_warnings(report), *unlikely)
+    warnings = (*log.warnings, *_make_warnings(report), *unlikely)
     return replace(log, report=report, warnings=warnings)
 
 
-def _options(options: ReadingOptions | str | None) -> ReadingOptions:
+def _make_options(options: ReadingOptions | str | None) -> ReadingOptions:
     if options is None:
         return DETECTED
     return ReadingOptions(format=options) if isinstance(options, str) else options
 
 
-def _readable(path: Path, force: bool) -> Iterator[str]:
+def _read_lines(path: Path, force: bool) -> Iterator[str]:
     """Return the lines of a file; where a compressed one is cut off, those before, if forced."""
     try:
         yield from open_lines(path, errors="backslashreplace")
@@ -116,7 +116,7 @@ class _CountedLines:
             yield line
 
 
-def _warnings(report: ReadingReport) -> tuple[str, ...]:
+def _make_warnings(report: ReadingReport) -> tuple[str, ...]:
     """Return the report as a warning if too many records could not be used."""
     return (report.summary(),) if report.unused_share > SMALL_SHARE else ()
 
@@ -129,10 +129,10 @@ def history_name(path: Path | str) -> str:
 def detect_format(text: str, where: str) -> str:
     """Return the name of the format of a text; InputError says what it is instead, if that is
     recognised."""
-    return _detect(text[:200_000].splitlines(keepends=True)[:_HEAD], where, DETECTED)
+    return _detect_format(text[:200_000].splitlines(keepends=True)[:_HEAD], where, DETECTED)
 
 
-def _detect(head: list[str], where: str, options: ReadingOptions) -> str:
+def _detect_format(head: list[str], where: str, options: ReadingOptions) -> str:
     if options.columns:
         return "sacct"
     for number, line in enumerate(head):

@@ -32,7 +32,7 @@ def make_instant_reader(zone: str | None) -> Callable[[str], float]:
         try:
             when = datetime.fromisoformat(text)
         except ValueError:
-            return _other_instant(text)
+            return _parse_other_instant(text)
         if when.tzinfo is not None:
             return (when - _EPOCH_UTC).total_seconds()
         if local is None:
@@ -42,7 +42,7 @@ def make_instant_reader(zone: str | None) -> Callable[[str], float]:
     return read
 
 
-def _other_instant(text: str) -> float:
+def _parse_other_instant(text: str) -> float:
     text = text.strip()
     if text.lower() in NOTHING:
         return math.nan
@@ -56,9 +56,9 @@ def put_in_order(times: tuple[float, float, float]) -> tuple[float, float, float
     """Return local instants that follow each other (NaN: unknown), where the second of the two
     equal hours is meant in which clocks are set back."""
     first, second, third = times
-    second = _later(second, first)
-    return first, second, _later(third, first if math.isnan(second) else second)
+    second = _advance_time(second, first)
+    return first, second, _advance_time(third, first if math.isnan(second) else second)
 
 
-def _later(time: float, before: float) -> float:
+def _advance_time(time: float, before: float) -> float:
     return time + _HOUR_S if before - _HOUR_S <= time < before else time

@@ -28,10 +28,10 @@ def is_json_jobs(head: str) -> bool:
 def read_json_jobs(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog:
     """Read the jobs of a document of Slurm or HTCondor; those that cannot be used are counted by
     reason."""
-    jobs = _parsed("".join(lines), name)
+    jobs = _parse_jobs("".join(lines), name)
     sample = next((job for job in jobs if isinstance(job, dict)), _EMPTY)
     if "QDate" in sample or "ClusterId" in sample:
-        return read_condor_json(enumerate(map(_object, jobs), 1), name, options)
+        return read_condor_json(enumerate(map(_parse_object, jobs), 1), name, options)
     if "job_id" not in sample or "time" not in sample:
         raise InputError(
             "has no jobs as 'sacct --json' or 'condor_history -json' write them", where=name
@@ -39,18 +39,18 @@ def read_json_jobs(lines: Iterable[str], name: str, options: ReadingOptions) -> 
     return _read_slurm(jobs, name, options)
 
 
-def _object(value: object) -> Json:
+def _parse_object(value: object) -> Json:
     return value if isinstance(value, dict) else _EMPTY
 
 
-def _parsed(text: str, name: str) -> list[Any]:
+def _parse_jobs(text: str, name: str) -> list[Any]:
     """Return the jobs of a JSON document, a list of them, or one in each line."""
     try:
         document = json.loads(text)
     except RecursionError as error:
         raise InputError("is not valid JSON: nested too deeply", where=name) from error
     except json.JSONDecodeError as error:
-        jobs = _from_lines(text)
+        jobs = _read_lines(text)
         if jobs is None:
             place = f"{name}: line {error.lineno}"
             raise InputError(f"is not valid JSON: {error.msg}", where=place) from error
@@ -60,7 +60,7 @@ def _parsed(text: str, name: str) -> list[Any]:
     return document if isinstance(document, list) else []
 
 
-def _from_lines(text: str) -> list[Any] | None:
+def _read_lines(text: str) -> list[Any] | None:
     try:
         return [json.loads(line) for line in text.split("\n") if line.strip()]
     except (json.JSONDecodeError, RecursionError):
@@ -73,7 +73,7 @@ def _read_slurm(jobs: Iterable[Any], name: str, options: ReadingOptions) -> JobL
     for number, job in enumerate(jobs, 1):
         collected.builder.report.lines += 1
         try:
-            record = _slurm_job(_object(job), number)
+            record = _read_slurm_job(_parse_object(job), number)
         except (TypeError, ValueError, KeyError, AttributeError):
             collected.builder.report.skip("with fields that are not those of a job", number)
         else:
@@ -81,61 +81,61 @@ def _read_slurm(jobs: Iterable[Any], name: str, options: ReadingOptions) -> JobL
     return collected.log()
 
 
-def _slurm_job(job: Json, number: int) -> SlurmJob:
-    times, association = job["time"], _object(job.get("association"))
-    state = _object(job.get("state")).get("current", "")
-    limit = _number(times.get("limit"))
+def _read_slurm_job(job: Json, number: int) -> SlurmJob:
+    times, association = job["time"], _parse_object(job.get("association"))
+    state = _parse_object(job.get("state")).get("current", "")
+    limit = _parse_number(times.get("limit"))
     return SlurmJob(
         line=number,
-        id=_id(job),
+        id=_make_id(job),
         cluster=str(job.get("cluster") or association.get("cluster") or ""),
         user=str(job.get("user") or association.get("user") or ""),
         queue=str(job.get("partition") or ""),
         state=str(state[0] if isinstance(state, list) and state else state or ""),
-        submit=_instant(times.get("submission")),
-        eligible=_instant(times.get("eligible")),
-        start=_instant(times.get("start")),
-        end=_instant(times.get("end")),
-        procs=_procs(job),
+        submit=_parse_instant(times.get("submission")),
+        eligible=_parse_instant(times.get("eligible")),
+        start=_parse_instant(times.get("start")),
+        end=_parse_instant(times.get("end")),
+        procs=_count_procs(job),
         request_s=-1.0 if limit is None else limit * 60.0,
     )
 
 
-def _id(job: Json) -> str:
+def _make_id(job: Json) -> str:
     """Return the id as ``sacct`` writes it: ``1_2`` an array task, ``1_[3-9]`` those that did not
     start, ``1+1`` a component of a heterogeneous job."""
-    array, het = _object(job.get("array")), _object(job.get("het"))
-    parent, task = _number(array.get("job_id")), _number(array.get("task_id"))
+    array, het = _parse_object(job.get("array")), _parse_object(job.get("het"))
+    parent, task = _parse_number(array.get("job_id")), _parse_number(array.get("task_id"))
     if parent and array.get("task"):
         return f"{parent:.0f}_[{array['task']}]"
     if parent and task is not None:
         return f"{parent:.0f}_{task:.0f}"
-    whole, component = _number(het.get("job_id")), _number(het.get("job_offset"))
+    whole, component = _parse_number(het.get("job_id")), _parse_number(het.get("job_offset"))
     if whole and component is not None:
         return f"{whole:.0f}+{component:.0f}"
     return str(job["job_id"])
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     """Return a number, which newer versions write as ``{"set": true, "number": 60}``."""
     if isinstance(value, dict):
         is_stated = value.get("set") and not value.get("infinite")
-        return _number(value.get("number")) if is_stated else None
+        return _parse_number(value.get("number")) if is_stated else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value)
 
 
-def _instant(value: object) -> float:
-    number = _number(value)
+def _parse_instant(value: object) -> float:
+    number = _parse_number(value)
     return number if number else math.nan
 
 
-def _procs(job: Json) -> int:
+def _count_procs(job: Json) -> int:
     """Return allocated processors, else requested ones; 0 if none are stated."""
-    tres = _object(job.get("tres"))
+    tres = _parse_object(job.get("tres"))
     for key in ("allocated", "requested"):
         for item in tres.get(key) or ():
             if item.get("type") == "cpu" and item.get("count"):
                 return int(item["count"])
-    return int(_number(_object(job.get("required")).get("CPUs")) or 0)
+    return int(_parse_number(_parse_object(job.get("required")).get("CPUs")) or 0)

@@ -30,7 +30,7 @@ def open_lines(path: Path, errors: str = "strict") -> Iterator[str]:
     if it is no text."""
     number = 0
     try:
-        with open_user_file(path, any_kind=True) as raw, _decoded(raw, errors) as stream:
+        with open_user_file(path, any_kind=True) as raw, _decode_line(raw, errors) as stream:
             while line := stream.readline(LONGEST_LINE):
                 number += 1
                 if "\0" in line or len(line) >= LONGEST_LINE:
@@ -48,7 +48,7 @@ def open_lines(path: Path, errors: str = "strict") -> Iterator[str]:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _decoded(raw: io.BufferedReader, errors: str) -> IO[str]:
+def _decode_line(raw: io.BufferedReader, errors: str) -> IO[str]:
     magic = raw.peek(6)[:6]
     stream: IO[bytes] = raw
     if magic[:2] == b"\x1f\x8b":

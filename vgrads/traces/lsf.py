@@ -63,7 +63,7 @@ def _add(fields: Sequence[str], number: int, builder: JobBuilder) -> None:
     hosts = fields[hosts_at + 1 : hosts_at + 1 + count]
     if count < 0 or len(hosts) < count:
         raise ValueError("too few fields")
-    limit_s, ineligible_s = _tail(fields[hosts_at + 1 + count + _TO_TAIL :])
+    limit_s, ineligible_s = _parse_tail(fields[hosts_at + 1 + count + _TO_TAIL :])
     if ineligible_s is None:
         builder.report.note(NO_ELIGIBLE)
         if fields[_DEPENDENCY]:
@@ -77,7 +77,7 @@ def _add(fields: Sequence[str], number: int, builder: JobBuilder) -> None:
             max(eligible, default=submit),
             start or None,
             end,
-            max(int(fields[_PROCS]), sum(map(_slots, hosts))),
+            max(int(fields[_PROCS]), sum(map(_count_slots, hosts))),
             limit_s,
             fields[_USER],
             fields[_QUEUE],
@@ -85,13 +85,13 @@ def _add(fields: Sequence[str], number: int, builder: JobBuilder) -> None:
     )
 
 
-def _slots(host: str) -> int:
+def _count_slots(host: str) -> int:
     """Return the slots of ``host`` or ``16*host``."""
     times, mark, _ = host.partition("*")
     return int(times) if mark and times.isdigit() else 1
 
 
-def _tail(fields: Sequence[str]) -> tuple[float, float | None]:
+def _parse_tail(fields: Sequence[str]) -> tuple[float, float | None]:
     """Return requested seconds (−1: none) and the seconds in which the job could not start (None:
     not stated). They stand behind fields of variable number, in newer versions only."""
     limit_s, ineligible_s = -1.0, None

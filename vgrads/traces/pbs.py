@@ -83,7 +83,7 @@ def _read_record(line: str, number: int, accounting: _Accounting, builder: JobBu
         return
     stamp, kind, job, rest = parts
     try:
-        when_s = _local_s(stamp)
+        when_s = _parse_local_s(stamp)
     except ValueError:
         builder.report.skip("with an unreadable date", number)
         return
@@ -92,9 +92,9 @@ def _read_record(line: str, number: int, accounting: _Accounting, builder: JobBu
     elif kind in _NO_JOBS:
         builder.report.pass_over(_NO_JOBS[kind])
     elif kind in ("S", "E"):
-        _read_attempt((number, when_s, kind, job), _fields_of(rest), accounting, builder)
+        _read_attempt((number, when_s, kind, job), _parse_fields(rest), accounting, builder)
     elif kind in ("Q", "D", "A", "R"):
-        _read_change((number, when_s, kind, job), _fields_of(rest), accounting, builder)
+        _read_change((number, when_s, kind, job), _parse_fields(rest), accounting, builder)
     else:
         builder.report.skip(f"of the unknown type {kind[:8]!r}", number)
 
@@ -120,7 +120,7 @@ def _read_change(
         waiting.gone_s = when_s
 
 
-def _fields_of(text: str) -> Fields:
+def _parse_fields(text: str) -> Fields:
     return dict(_PAIR.findall(text))
 
 
@@ -148,7 +148,7 @@ def _read_attempt(
         builder.report.pass_over(_FURTHER)
 
 
-def _local_s(stamp: str) -> float:
+def _parse_local_s(stamp: str) -> float:
     """Return the seconds since 1970 of ``04/21/2026 10:00:00`` as if it were UTC; ValueError for
     anything else."""
     month, day, year = stamp[:2], stamp[3:5], stamp[6:10]
@@ -191,7 +191,7 @@ def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> No
     could_start = max(t for t in instants if t <= start) if min(instants) <= start else instants[0]
     end = fields.get("end", "")
     end_s = float(end) if end.isdigit() else None
-    builder.add(_job_of(fields, attempt.line, (could_start, start, end_s)))
+    builder.add(_make_job(fields, attempt.line, (could_start, start, end_s)))
 
 
 def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder) -> None:
@@ -202,10 +202,10 @@ def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder
         return
     gone_s = None if waiting.gone_s is None else offset.unix_s(waiting.gone_s)
     times = (offset.unix_s(waiting.queued_s), None, gone_s)
-    builder.add(_job_of(fields, waiting.line, times))
+    builder.add(_make_job(fields, waiting.line, times))
 
 
-def _job_of(
+def _make_job(
     fields: Fields, line: int, times: tuple[float, float | None, float | None]
 ) -> AccountingJob:
     """Return the job with these attributes; ``times``: from which it could start, of its start, of

@@ -19,25 +19,27 @@ _CHUNKS = ("Resource_List.nodes", "Resource_List.neednodes", "Resource_List.sele
 def processors_of(fields: Mapping[str, object]) -> int:
     """Return processors by the attributes of a job, as in its accounting or in ``qstat -f``; 0 if
     it states none."""
-    count = max(_number(fields.get(name)) for name in _COUNTS)
-    chunks = max(_in_chunks(str(fields.get(name, ""))) for name in _CHUNKS)
-    hosts = _in_hosts(str(fields.get("exec_host", "")))
+    count = max(_parse_number(fields.get(name)) for name in _COUNTS)
+    chunks = max(_count_in_chunks(str(fields.get(name, ""))) for name in _CHUNKS)
+    hosts = _count_in_hosts(str(fields.get("exec_host", "")))
     vnodes = sum(map(int, _VNODE.findall(str(fields.get("exec_vnode", "")))))
     most = max(count, chunks, hosts, vnodes)
-    return most or _number(fields.get("Resource_List.nodect"))
+    return most or _parse_number(fields.get("Resource_List.nodect"))
 
 
-def _number(value: object) -> int:
+def _parse_number(value: object) -> int:
     match = re.match(r"\d+", str(value))
     return int(match[0]) if match else 0
 
 
-def _in_chunks(text: str) -> int:
+def _count_in_chunks(text: str) -> int:
     """Return processors of ``2:ppn=8+node7:ppn=4+3`` or ``2:ncpus=16``: a chunk without a count is
     one, and has one processor unless it states more.
 
-    >>> _in_chunks("node1:ppn=8+node2:super:ppn=4:cool+3:small"), _in_chunks("2:ncpus=16:mem=4gb")
-    (15, 32)
+    >>> _count_in_chunks("node1:ppn=8+node2:super:ppn=4:cool+3:small")
+    15
+    >>> _count_in_chunks("2:ncpus=16:mem=4gb")
+    32
     """
     total = 0
     for chunk in text.partition("#")[0].split("+") if text else ():
@@ -47,10 +49,10 @@ def _in_chunks(text: str) -> int:
     return total
 
 
-def _in_hosts(text: str) -> int:
+def _count_in_hosts(text: str) -> int:
     """Return processors of ``n1/0+n1/1``, ``n1/0-7,9`` or ``n1/0*16``.
 
-    >>> _in_hosts("n1/0-7+n2/0,2"), _in_hosts("c1/0*13+c2/0*13")
+    >>> _count_in_hosts("n1/0-7+n2/0,2"), _count_in_hosts("c1/0*13+c2/0*13")
     (10, 26)
     """
     total = 0
@@ -60,10 +62,10 @@ def _in_hosts(text: str) -> int:
         if times.isdigit():
             total += int(times)
         else:
-            total += sum(map(_span, places.split(",")))
+            total += sum(map(_count_span, places.split(",")))
     return total
 
 
-def _span(text: str) -> int:
+def _count_span(text: str) -> int:
     first, _, last = text.partition("-")
     return int(last) - int(first) + 1 if first.isdigit() and last.isdigit() else 1

@@ -22,11 +22,11 @@ _GAP_S = 14 * 86400.0
 
 def find_implausible(log: JobLog) -> tuple[str, ...]:
     """Return warnings on unlikely values of a history, each with its probable cause."""
-    return tuple(_implausible(log, time.time()))
+    return tuple(_find_implausible(log, time.time()))
 
 
-def _implausible(log: JobLog, now_s: float) -> Iterator[str]:
-    yield from _unlikely_clock(log, now_s)
+def _find_implausible(log: JobLog, now_s: float) -> Iterator[str]:
+    yield from _check_clock(log, now_s)
     if len(log) < _ENOUGH:
         return
     if log.procs.max() == 1:
@@ -47,11 +47,11 @@ def _implausible(log: JobLog, now_s: float) -> Iterator[str]:
     if (log.wait_s == 0).mean() >= 0.5:
         share = (log.wait_s == 0).mean()
         yield f"{share:.0%} of the waits are 0: are starts written as submissions?"
-    yield from _gaps(log)
-    yield from _too_many_at_once(log)
+    yield from _find_gaps(log)
+    yield from _check_concurrency(log)
 
 
-def _unlikely_clock(log: JobLog, now_s: float) -> Iterator[str]:
+def _check_clock(log: JobLog, now_s: float) -> Iterator[str]:
     first_s, last_s = log.unix_start_s, log.unix_start_s + log.end_s
     if 0 < first_s + float(log.submit_s[0]) < _FIRST_UNIX_S and log.unix_start_s:
         yield (
@@ -62,7 +62,7 @@ def _unlikely_clock(log: JobLog, now_s: float) -> Iterator[str]:
         yield f"the history ends in the future, at {format_instant(last_s)}: is its clock wrong?"
 
 
-def _gaps(log: JobLog) -> Iterator[str]:
+def _find_gaps(log: JobLog) -> Iterator[str]:
     gaps_s = np.diff(log.submit_s)
     if not len(gaps_s) or float(gaps_s.max()) < _GAP_S:
         return
@@ -85,7 +85,7 @@ def count_peak_procs(log: JobLog) -> int:
     return int(np.cumsum(changes[order]).max(initial=0))
 
 
-def _too_many_at_once(log: JobLog) -> Iterator[str]:
+def _check_concurrency(log: JobLog) -> Iterator[str]:
     """Compare with the size that the log itself states; a format that states none has that of its
     widest job."""
     if log.max_procs > int(log.procs.max()):

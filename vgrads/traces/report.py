@@ -62,7 +62,7 @@ class ReadingReport:
         reason."""
         parts = [f"{format_count(self.jobs, 'job')} in {format_count(self.lines, 'line')}"]
         if self.not_jobs:
-            kinds = ", ".join(format_count(n, kind) for kind, n in _most(self.not_jobs))
+            kinds = ", ".join(format_count(n, kind) for kind, n in _format_most(self.not_jobs))
             parts.append(f"no jobs: {kinds}")
         if self.not_used:
             parts.append(f"not used: {self.reasons()}")
@@ -77,7 +77,7 @@ class ReadingReport:
         counts = {why: unused.records for why, unused in self.not_used.items()}
         texts = [
             f"{count:,} {why} (first in line {self.not_used[why].first_line:,})"
-            for why, count in _most(counts)
+            for why, count in _format_most(counts)
         ]
         more = len(texts) - _LISTED
         tail = [format_count(more, "other reason")] if more > 0 else []
@@ -101,7 +101,7 @@ class ReadingReport:
         """Raise InputError if there are no jobs, or if most of the records that should be jobs
         could not be used, unless the reading is forced."""
         if not self.jobs:
-            other = "".join(f"; {format_count(n, kind)}" for kind, n in _most(self.not_jobs))
+            other = "".join(f"; {format_count(n, kind)}" for kind, n in _format_most(self.not_jobs))
             detail = self.reasons() if self.not_used else "nothing else"
             raise InputError(
                 f"no job of the history has a known wait (not used: {detail}{other})", where=name
@@ -115,7 +115,7 @@ class ReadingReport:
             )
 
 
-def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _format_most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 

@@ -83,7 +83,7 @@ class SlurmJob(NamedTuple):
     request_s: float
 
 
-def _no_job(record: SlurmJob, word: str) -> str:
+def _classify_no_job(record: SlurmJob, word: str) -> str:
     """Return what a record is that never is a job; empty for others. ``word``: of its state."""
     if "." in record.id:
         return "step"
@@ -94,9 +94,7 @@ def _no_job(record: SlurmJob, word: str) -> str:
     return ""
 
 
-def _accounting_job(
-    record: SlurmJob, could_start: float, start: float, end: float
-) -> AccountingJob:
+def _make_job(record: SlurmJob, could_start: float, start: float, end: float) -> AccountingJob:
     """Return the job of a record with these instants, NaN for none."""
     return AccountingJob(
         record.line,
@@ -126,7 +124,7 @@ class SlurmJobs:
         """Add a record, and count it if it is no job."""
         report = self.builder.report
         word = record.state.partition(" ")[0].rstrip("+").upper()
-        kind = _no_job(record, word)
+        kind = _classify_no_job(record, word)
         if kind:
             report.pass_over(kind)
             return
@@ -184,7 +182,7 @@ class SlurmJobs:
         could_start = record.submit
         if record.submit < eligible <= left:
             could_start = eligible
-        return self.builder.add(_accounting_job(record, could_start, start, end))
+        return self.builder.add(_make_job(record, could_start, start, end))
 
     def _forget_waiting(self, record: SlurmJob) -> None:
         """Forget that a job waited in an earlier part of the file."""
@@ -199,7 +197,7 @@ class SlurmJobs:
         could_start = record.submit if math.isnan(record.eligible) else record.eligible
         _, bracket, tasks = record.id.partition("[")
         could_start = max(record.submit, could_start)
-        waiting = _accounting_job(record, could_start, math.nan, math.nan)
+        waiting = _make_job(record, could_start, math.nan, math.nan)
         key = hash((record.cluster, record.id or record.line, record.submit))
         if key in self._waiting:
             self.builder.report.pass_over("repeated record")

@@ -54,7 +54,7 @@ def read_swf(text: str, name: str, options: ReadingOptions = DETECTED) -> JobLog
     report.note(NO_ELIGIBLE)
     if any("Not a recorded log" in note for note in header.get("Note", ())):
         report.note(GENERATED)
-    return _to_log(table[~without_wait], header, name, options, report)
+    return _convert_to_log(table[~without_wait], header, name, options, report)
 
 
 def _read_header(text: str) -> tuple[dict[str, list[str]], int]:
@@ -123,7 +123,7 @@ def _parse_line(line: str) -> list[float] | None:
     return row + [-1.0] * (FIELDS - len(row))
 
 
-def _to_log(
+def _convert_to_log(
     table: Floats,
     header: dict[str, list[str]],
     name: str,
@@ -134,8 +134,8 @@ def _to_log(
     report.refuse_unusable(name, "SWF jobs", options.force)
     table = table[np.argsort(table[:, 1], kind="stable")]
     procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
-    queue, names = _queues(table, header)
-    zone, unsure = _zone(header)
+    queue, names = _find_queues(table, header)
+    zone, unsure = _find_zone(header)
     identifies_bags = header.get("BagField", [""])[0] == str(BAG_FIELD)
     return JobLog(
         name=name,
@@ -146,9 +146,11 @@ def _to_log(
         request_s=table[:, 8].copy(),
         user=table[:, 11].astype(np.int64),
         queue=queue,
-        started=_started(table),
-        unix_start_s=_header_number(header, "UnixStartTime"),
-        max_procs=int(_header_number(header, "MaxProcs") or _header_number(header, "MaxNodes")),
+        started=_find_started(table),
+        unix_start_s=_parse_header_number(header, "UnixStartTime"),
+        max_procs=int(
+            _parse_header_number(header, "MaxProcs") or _parse_header_number(header, "MaxNodes")
+        ),
         queue_names=names,
         warnings=unsure,
         report=report,
@@ -157,7 +159,7 @@ def _to_log(
     )
 
 
-def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
+def _find_zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
     """Return ``TimeZoneString``, a name such as Europe/Paris; otherwise ``TimeZone``, seconds east
     of Greenwich; otherwise UTC."""
     name = header.get("TimeZoneString", [""])[0]
@@ -166,14 +168,14 @@ def _zone(header: dict[str, list[str]]) -> tuple[tzinfo, tuple[str, ...]]:
             return ZoneInfo(name), ()
     except (KeyError, ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
         pass
-    east_s = _header_number(header, "TimeZone")
+    east_s = _parse_header_number(header, "TimeZone")
     if header.get("TimeZone") and abs(east_s) < _DAY_S:
         return timezone(timedelta(seconds=east_s)), ()
     unsure = f"unknown time zone '{name}': hours of the day are in UTC"
     return UTC, (unsure,) if name else ()
 
 
-def _started(table: Floats) -> Bools:
+def _find_started(table: Floats) -> Bools:
     """Return whether each job started. Run time −1, or cancelled without processors or run time: it
     never started."""
     run, procs, status = table[:, 3], table[:, 4], table[:, 10]
@@ -181,25 +183,25 @@ def _started(table: Floats) -> Bools:
     return ~never
 
 
-def _queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
+def _find_queues(table: Floats, header: dict[str, list[str]]) -> tuple[np.ndarray, dict[int, str]]:
     """Return the queue column (15), or the partition (16) if the log has one queue and many
     partitions."""
     queues, partitions = table[:, 14].astype(np.int64), table[:, 15].astype(np.int64)
     if _are_equal(queues) and not _are_equal(partitions):
-        return partitions, _names(header.get("Partition", []))
-    return queues, _names(header.get("Queue", []))
+        return partitions, _parse_names(header.get("Partition", []))
+    return queues, _parse_names(header.get("Queue", []))
 
 
 def _are_equal(codes: Ints) -> bool:
     return bool((codes == codes[:1]).all())
 
 
-def _names(lines: list[str]) -> dict[int, str]:
+def _parse_names(lines: list[str]) -> dict[int, str]:
     match = [_QUEUE.match(line) for line in lines]
     return {int(m[1]): m[2].strip('"') for m in match if m and m[2]}
 
 
-def _header_number(header: dict[str, list[str]], key: str) -> float:
+def _parse_header_number(header: dict[str, list[str]], key: str) -> float:
     digits = re.match(r"-?\d+(\.\d+)?", header.get(key, [""])[0])
     return float(digits[0]) if digits else 0.0
 
@@ -230,16 +232,17 @@ def write_swf(log: JobLog, note: str = "") -> str:
         make_bag_column(log),
         strict=True,
     )
-    lines = [_swf_line(number, *row) for number, row in enumerate(rows, 1)]
+    lines = [_format_swf_line(number, *row) for number, row in enumerate(rows, 1)]
     return "\n".join(head + lines) + "\n"
 
 
-def _swf_line(number: int, *row: float) -> str:
+def _format_swf_line(number: int, *row: float) -> str:
     submit, wait, run, procs, request, user, queue, started, bag = row
     status = 1 if started else _CANCELLED
     return (
-        f"{number} {_num(submit)} {_num(wait)} {_num(run)} {int(procs) if started else 0} -1 -1 "
-        f"{int(procs)} {_num(request)} -1 {status} {int(user)} -1 {int(bag)} {int(queue)} -1 -1 -1"
+        f"{number} {_format_number(submit)} {_format_number(wait)} {_format_number(run)} "
+        f"{int(procs) if started else 0} -1 -1 {int(procs)} {_format_number(request)} -1 {status} "
+        f"{int(user)} -1 {int(bag)} {int(queue)} -1 -1 -1"
     )
 
 
@@ -256,5 +259,5 @@ def write_zone_header(zone: tzinfo) -> str:
     return f"TimeZone: {east.total_seconds():.0f}" if east else ""
 
 
-def _num(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{float(value)!r}"

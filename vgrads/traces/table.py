@@ -125,7 +125,7 @@ def read_table(
     """Read the rows of a table below its header, or of one without a header whose ``columns`` are
     given. Blank lines and comments before the header are skipped. InputError if there is no header.
     """
-    numbered = _numbered(lines)
+    numbered = _number_lines(lines)
     first: tuple[int, str] | None = None
     while first is None:
         number, text = next(numbered, (0, ""))
@@ -140,16 +140,16 @@ def read_table(
         yield from (HEADER, HEADER)
         yield from _Padded(text, second[1]).rows(numbered)
         return
-    rest = _chained(second, numbered)
+    rest = _chain_lines(second, numbered)
     yield from _Delimited(first, columns, where).rows(rest)
 
 
-def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _number_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(lines, 1):
         yield number, line.rstrip("\r\n")
 
 
-def _chained(
+def _chain_lines(
     first: tuple[int, str] | None, rest: Iterator[tuple[int, str]]
 ) -> Iterator[tuple[int, str]]:
     if first is not None:
@@ -157,7 +157,7 @@ def _chained(
     yield from rest
 
 
-def _names(cells: Iterable[str]) -> tuple[str, ...]:
+def _parse_names(cells: Iterable[str]) -> tuple[str, ...]:
     return tuple(cell.strip().strip('"').lower() for cell in cells)
 
 
@@ -166,7 +166,7 @@ class _Padded:
 
     def __init__(self, header: str, rule: str) -> None:
         self.spans = [match.span() for match in re.finditer("-+", rule)]
-        self.header = Header(_names(self._cells(header)))
+        self.header = Header(_parse_names(self._cells(header)))
 
     def _cells(self, line: str) -> list[str]:
         last = len(self.spans) - 1
@@ -177,15 +177,15 @@ class _Padded:
             cells = self._cells(text)
             if not text.strip():
                 continue
-            if _RULE.fullmatch(text) or _names(cells) == self.header.names:
+            if _RULE.fullmatch(text) or _parse_names(cells) == self.header.names:
                 yield HEADER
-            elif _fits(self.header, cells):
+            elif _check_column(self.header, cells):
                 yield TableRow(number, cells, self.header)
             else:
                 yield BadRow(number, "with cells that do not fit their columns")
 
 
-def _fits(header: Header, cells: Sequence[str]) -> bool:
+def _check_column(header: Header, cells: Sequence[str]) -> bool:
     """Return whether every cell of a column with a known form has it."""
     forms = map(_FORMS.get, header.names)
     pairs = zip(forms, cells, strict=False)
@@ -200,14 +200,14 @@ class _Delimited:
         _, first = row
         self.mark = find_delimiter(first)
         self.quotes = self.mark in _QUOTING
-        cells = _names(self._split(first) or first.split(self.mark))
+        cells = _parse_names(self._split(first) or first.split(self.mark))
         self.first: tuple[int, str] | None = None
         if columns is None:
             if _IN_ROW.search(first):
                 raise make_header_error(where)
             self.header = Header(cells)
         else:
-            self.header = Header(_names(columns))
+            self.header = Header(_parse_names(columns))
             if cells != self.header.names:
                 self.first = row
                 self._choose_mark(first)
@@ -241,7 +241,7 @@ class _Delimited:
         mark, width, title = self.mark, len(self.header.names), self.header.names[0]
         if self.first is None:
             yield HEADER
-        for number, text in _chained(self.first, lines):
+        for number, text in _chain_lines(self.first, lines):
             quoted = self.quotes and '"' in text
             cells = self._split(text) if quoted else text.split(mark)
             if len(cells) == width and not self.pending and cells[0].lower() != title:
@@ -280,7 +280,7 @@ class _Delimited:
         if len(words & named) < max(1, len(named) - 1) or _IN_ROW.search(text):
             return False
         mark = find_delimiter(text)
-        names = _names(text.split(mark))
+        names = _parse_names(text.split(mark))
         if names != self.header.names or mark != self.mark:
             self.mark, self.quotes, self.header = mark, mark in _QUOTING, Header(names)
         return True
@@ -294,13 +294,13 @@ class _Delimited:
             cells = [*cells, ""]
         surplus = len(cells) - len(names)
         if surplus == 0:
-            return cells if _fits(self.header, cells) else None
+            return cells if _check_column(self.header, cells) else None
         if surplus < 0:
             return None
         for column in (n for n, name in enumerate(names) if name in _FREE_TEXT):
             text = self.mark.join(cells[column : column + surplus + 1])
             row = [*cells[:column], text, *cells[column + surplus + 1 :]]
-            if _fits(self.header, row):
+            if _check_column(self.header, row):
                 return row
         return None
 

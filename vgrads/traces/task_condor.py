@@ -51,9 +51,9 @@ class _CondorJob:
 def read_condor(path: Path) -> Iterator[Item]:
     """Read the attempts of all jobs of a log; items as in :mod:`vgrads.traces.task_lines`."""
     jobs: dict[str, _CondorJob] = {}
-    for line, text in _events(path):
+    for line, text in _read_events(path):
         head = EVENT.match(text)
-        when = _seconds(head[3], head[4]) if head else None
+        when = _parse_seconds(head[3], head[4]) if head else None
         if head is None or when is None:
             yield Broken(line, "time", "is not a time of day")
             continue
@@ -64,7 +64,7 @@ def read_condor(path: Path) -> Iterator[Item]:
             job.begun_s = job.output_s = None
 
 
-def _events(path: Path) -> Iterator[tuple[int, str]]:
+def _read_events(path: Path) -> Iterator[tuple[int, str]]:
     """Return each event with the lines below it, up to the three dots that end it or to the next
     event."""
     text, began = "", 0
@@ -81,7 +81,7 @@ def _events(path: Path) -> Iterator[tuple[int, str]]:
         yield began, text
 
 
-def _seconds(day: str, clock: str) -> float | None:
+def _parse_seconds(day: str, clock: str) -> float | None:
     """Parse seconds since 1970; old logs have no year, and then only differences are meaningful."""
     day = f"2000-{day.replace('/', '-')}" if "/" in day else day
     try:
@@ -103,11 +103,11 @@ def _parse_event(job: _CondorJob, head: re.Match[str], when: float, text: str) -
     elif head[1] in ("007", "012", "024") and job.begun_s is not None:
         return "interrupted"
     elif head[1] in ("004", "005", "009") and (job.begun_s is not None or head[1] == "005"):
-        return _ended(job, head, when, text)
+        return _make_ended(job, head, when, text)
     return None
 
 
-def _ended(job: _CondorJob, head: re.Match[str], when: float, text: str) -> Item:
+def _make_ended(job: _CondorJob, head: re.Match[str], when: float, text: str) -> Item:
     match = _EXIT.search(text) if head[1] == "005" else None
     status = 0 if match is None else int(match[1]) if match[1] is not None else 128 + int(match[2])
     stopped = head[1] != "005" or status in KILLED

@@ -104,7 +104,7 @@ def read_task_records(
     records = []
     for item in result:
         if isinstance(item, TaskRecord):
-            records.append(_repaired(item, options))
+            records.append(_repair_record(item, options))
         elif isinstance(item, str):
             counts.pass_over(item)
         elif item.why == CUT_OFF:
@@ -130,7 +130,7 @@ def _is_folder(path: Path) -> bool:
         raise InputError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
 
-def _repaired(record: TaskRecord, options: _Options) -> TaskRecord:
+def _repair_record(record: TaskRecord, options: _Options) -> TaskRecord:
     kind = next(
         (
             new
@@ -150,9 +150,9 @@ def _repaired(record: TaskRecord, options: _Options) -> TaskRecord:
 def _read_file(path: Path, options: _Options) -> tuple[list[str], list[Item]]:
     name = "sacct" if options.columns else format_of(path)
     if name == "metadata":
-        result = list(read_metadata([(path, _json_of(path))], None))
+        result = list(read_metadata([(path, _load_json(path))], None))
     else:
-        result = list(_reader(name, path, None, options))
+        result = list(_find_reader(name, path, None, options))
     return [name], _refuse_broken(result, path, options)
 
 
@@ -172,12 +172,12 @@ def _refuse_broken(results: list[Item], path: Path, options: _Options) -> list[I
     return results
 
 
-def _reader(name: str, path: Path, named: Named | None, options: _Options) -> Iterator[Item]:
+def _find_reader(name: str, path: Path, named: Named | None, options: _Options) -> Iterator[Item]:
     readers: dict[str, Callable[[], Iterator[Item]]] = {
         "nextflow": lambda: read_nextflow(path, path.name.split(".")[0]),
         "measures": lambda: read_measures(path),
         "benchmark": lambda: read_benchmark(path, named or name_benchmarks([path])[path]),
-        "wfformat": lambda: read_wfformat_tasks(_json_of(path), str(path)),
+        "wfformat": lambda: read_wfformat_tasks(_load_json(path), str(path)),
         "kickstart-xml": lambda: read_kickstart_xml(path),
         "kickstart-yaml": lambda: read_kickstart_yaml(path),
         "dax": lambda: read_dax_tasks(read_text(path), str(path)),
@@ -187,7 +187,7 @@ def _reader(name: str, path: Path, named: Named | None, options: _Options) -> It
     return readers[name]()
 
 
-def _json_of(path: Path) -> Mapping[str, Any]:
+def _load_json(path: Path) -> Mapping[str, Any]:
     try:
         document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -206,7 +206,7 @@ def format_of(path: Path) -> str:
     lines = [line for line in islice(open_lines(path), _HEAD) if line.strip()]
     if not lines:
         raise InputError("the file is empty", where=str(path), fix=UNDERSTOOD)
-    text = _of_markup(lines, path) or _of_table(lines)
+    text = _detect_markup(lines, path) or _detect_table(lines)
     if text is None:
         raise InputError(
             "is not a record of run times in a known format", where=str(path), fix=UNDERSTOOD
@@ -214,10 +214,10 @@ def format_of(path: Path) -> str:
     return text
 
 
-def _of_markup(lines: list[str], path: Path) -> str | None:
+def _detect_markup(lines: list[str], path: Path) -> str | None:
     head = "".join(lines)
     if lines[0].lstrip().startswith("{"):
-        return _of_json(lines, path)
+        return _detect_json(lines, path)
     if "<invocation" in head:
         return "kickstart-xml"
     if "<adag" in head:
@@ -227,16 +227,16 @@ def _of_markup(lines: list[str], path: Path) -> str | None:
     return "kickstart-yaml" if re.search(r"(?m)^- invocation:", head) else None
 
 
-def _of_json(lines: list[str], path: Path) -> str | None:
+def _detect_json(lines: list[str], path: Path) -> str | None:
     if '"h:m:s"' in lines[0] and '"s"' in lines[0]:
         return "benchmark"
-    document = _json_of(path)
+    document = _load_json(path)
     if "workflow" in document:
         return "wfformat"
     return "metadata" if "rule" in document and "starttime" in document else None
 
 
-def _of_table(lines: list[str]) -> str | None:
+def _detect_table(lines: list[str]) -> str | None:
     header = next((line for line in lines if line[0] != "#"), "").strip().lower()
     mark = find_delimiter(header)
     names = {name.strip().strip('"') for name in header.split(mark)}
@@ -258,7 +258,7 @@ def _read_folder(folder: Path, options: _Options) -> tuple[list[str], list[Item]
     """Read all files below a folder, in the order of their names."""
     formats: dict[Path, str] = {}
     results: list[Item] = []
-    for path in _files(folder):
+    for path in _list_files(folder):
         try:
             formats[path] = format_of(path)
         except InputError:
@@ -267,7 +267,7 @@ def _read_folder(folder: Path, options: _Options) -> tuple[list[str], list[Item]
         raise InputError(
             "contains no file with records of run times", where=str(folder), fix=UNDERSTOOD
         )
-    metadata = [(path, _json_of(path)) for path, name in formats.items() if name == "metadata"]
+    metadata = [(path, _load_json(path)) for path, name in formats.items() if name == "metadata"]
     rules = {str(entry.get("rule")) for _, entry in metadata}
     named = name_benchmarks([path for path, name in formats.items() if name == "benchmark"], rules)
     for path, name in formats.items():
@@ -275,12 +275,14 @@ def _read_folder(folder: Path, options: _Options) -> tuple[list[str], list[Item]
             results += _read_member(name, path, named.get(path), options)
     measured = {item.kind for item in results if isinstance(item, TaskRecord)} & rules
     results += _refuse_broken(
-        list(_without(read_metadata(metadata, _project(metadata)), measured)), folder, options
+        list(_drop_measured(read_metadata(metadata, _find_project(metadata)), measured)),
+        folder,
+        options,
     )
     return sorted(set(formats.values())), results
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     """Return files below a folder by name, without following links to folders; of Snakemake's own
     files, only its metadata."""
     for place, below, names in os.walk(folder):
@@ -294,12 +296,12 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _read_member(name: str, path: Path, named: Named | None, options: _Options) -> Iterable[Item]:
     try:
-        return _refuse_broken(list(_reader(name, path, named, options)), path, options)
+        return _refuse_broken(list(_find_reader(name, path, named, options)), path, options)
     except InputError:
         return ["file not understood"]
 
 
-def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
+def _find_project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
     """Return the folder in which the workflow ran: the one that contains ``.snakemake``."""
     for path, _ in metadata:
         for parent in path.absolute().parents:
@@ -308,7 +310,7 @@ def _project(metadata: Iterable[tuple[Path, object]]) -> Path | None:
     return None
 
 
-def _without(items: Iterable[Item], measured: set[str]) -> Iterator[Item]:
+def _drop_measured(items: Iterable[Item], measured: set[str]) -> Iterator[Item]:
     for item in items:
         has_benchmark = isinstance(item, TaskRecord) and item.kind in measured
         yield "has a benchmark" if has_benchmark else item

@@ -198,7 +198,7 @@ def find_programs(command: object) -> Iterator[tuple[str, str]]:
     """Return the programs that a command really runs, without their folders, each with its part of
     the command."""
     for part in re.split(r"&&|\|\||[;|\n]", str(command or "")[:4000].replace("\\\n", " ")):
-        words = [w for w in _words(part.strip().lstrip("({ ")) if not re.match(r"\w+=", w)]
+        words = [w for w in _split_words(part.strip().lstrip("({ ")) if not re.match(r"\w+=", w)]
         while words and words[0] in _KEYWORDS:
             words = words[1:]
         if not words or words[0] in _SETTINGS:
@@ -212,7 +212,7 @@ def find_programs(command: object) -> Iterator[tuple[str, str]]:
             yield name, part
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     if _QUOTING.isdisjoint(text):  # ten times as fast
         return text.split()
     try:

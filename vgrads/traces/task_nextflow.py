@@ -49,7 +49,7 @@ _FULL = 0.8  # share of requested memory that suggests a memory kill
 def read_nextflow(path: Path, run: str) -> Iterator[Item]:
     """Read a trace; items as in :mod:`vgrads.traces.task_lines`."""
     for line, row in rows(path):
-        yield row if isinstance(row, Broken) else _traced(with_points(row), line, run)
+        yield row if isinstance(row, Broken) else _make_record(with_points(row), line, run)
 
 
 def read_measures(path: Path) -> Iterator[Item]:
@@ -62,12 +62,12 @@ def read_measures(path: Path) -> Iterator[Item]:
             yield row
             continue
         message = ("machine", "label", "workflowinputsize")
-        yield _traced(
+        yield _make_record(
             with_points(row), line, "/".join(row[name] for name in message if row.get(name))
         )
 
 
-def _traced(row: Row, line: int, run: str) -> Item:
+def _make_record(row: Row, line: int, run: str) -> Item:
     status = cell(row, "status").upper()
     exit_status = parse_number(cell(row, "exit"))
     if status == "CACHED":
@@ -99,7 +99,7 @@ def _traced(row: Row, line: int, run: str) -> Item:
         machine=cell(row, "machine", "hostname"),
         procs=parse_procs(cell(row, "cpus")),
         input_bytes=_size(row),
-        cpu_seconds=_cpu_seconds(row, took),
+        cpu_seconds=_compute_cpu_seconds(row, took),
         memory_bytes=peak,
         memory_full=exit_status == KILL
         and not finished
@@ -126,7 +126,7 @@ def named(row: Row) -> tuple[str, str]:
     return cell(row, "process") or bare, cell(row, "tag") or (tag[1] if tag else "")
 
 
-def _cpu_seconds(row: Row, took: float) -> float | None:
+def _compute_cpu_seconds(row: Row, took: float) -> float | None:
     """Return CPU seconds of all processors; ``%cpu`` is 100 for one that was always busy."""
     share = parse_number(cell(row, "%cpu").removesuffix("%"))
     return None if share is None or share < 0 else share / 100 * took

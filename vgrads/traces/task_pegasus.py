@@ -77,16 +77,16 @@ class _Invocation:
 
 def read_kickstart_xml(path: Path) -> Iterator[Item]:
     """Read each ``<invocation>`` of a file of kickstart's output."""
-    for line, block in _xml_blocks(path):
+    for line, block in _read_xml_blocks(path):
         try:
             root = ElementTree.fromstring(block)
         except ElementTree.ParseError as error:
             yield Broken(line, "invocation", f"is not valid XML: {error}")
             continue
-        yield _as_record(_of_xml(root), line)
+        yield _make_record(_read_xml(root), line)
 
 
-def _xml_blocks(path: Path) -> Iterator[tuple[int, str]]:
+def _read_xml_blocks(path: Path) -> Iterator[tuple[int, str]]:
     block: list[str] = []
     began = 0
     for number, line in enumerate(open_lines(path), 1):
@@ -106,7 +106,7 @@ def _tag(element: Element) -> str:
     return element.tag.rsplit("}", 1)[-1]
 
 
-def _of_xml(root: Element) -> _Invocation:
+def _read_xml(root: Element) -> _Invocation:
     own = {_tag(child): child for child in root}
     main = own.get("mainjob", Element("mainjob"))
     parts = {_tag(child): child for child in main}
@@ -122,12 +122,12 @@ def _of_xml(root: Element) -> _Invocation:
         start=main.get("start"),
         raw_status=parts.get("status", Element("status")).get("raw"),
         maxrss_kib=parts.get("usage", Element("usage")).get("maxrss"),
-        inputs=tuple(_initial_sizes(root)),
+        inputs=tuple(_read_initial_sizes(root)),
         program=files[0].get("name", "") if files else "",
     )
 
 
-def _initial_sizes(root: Element) -> Iterator[object]:
+def _read_initial_sizes(root: Element) -> Iterator[object]:
     for call in root:
         if _tag(call) == "statcall" and call.get("id") == "initial" and call.get("lfn"):
             yield next((e.get("size") for e in call if _tag(e) == "statinfo"), None)
@@ -135,7 +135,7 @@ def _initial_sizes(root: Element) -> Iterator[object]:
 
 def read_kickstart_yaml(path: Path) -> Iterator[Item]:
     """Read each ``- invocation:`` of a file of kickstart's output."""
-    for line, block in _yaml_blocks(path):
+    for line, block in _read_yaml_blocks(path):
         try:
             listed = yaml.load(block, Loader=_LOADER)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -143,12 +143,12 @@ def read_kickstart_yaml(path: Path) -> Iterator[Item]:
             continue
         entry = listed[0] if isinstance(listed, list) and listed else None
         if isinstance(entry, Mapping):
-            yield _as_record(_of_yaml(entry), line)
+            yield _make_record(_read_yaml(entry), line)
         else:
             yield Broken(line, "invocation", "is not a mapping")
 
 
-def _yaml_blocks(path: Path) -> Iterator[tuple[int, str]]:
+def _read_yaml_blocks(path: Path) -> Iterator[tuple[int, str]]:
     """Return entries: the first line and the lines indented below it."""
     block: list[str] = []
     began = 0
@@ -164,35 +164,35 @@ def _yaml_blocks(path: Path) -> Iterator[tuple[int, str]]:
         yield began, "".join(block)
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _require_mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _text(value: object) -> str:
+def _require_text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _of_yaml(entry: Mapping[str, Any]) -> _Invocation:
-    main = _mapping(entry.get("mainjob"))
-    files = [_mapping(file) for file in _mapping(entry.get("files")).values()]
+def _read_yaml(entry: Mapping[str, Any]) -> _Invocation:
+    main = _require_mapping(entry.get("mainjob"))
+    files = [_require_mapping(file) for file in _require_mapping(entry.get("files")).values()]
     return _Invocation(
-        transformation=_text(entry.get("transformation")),
-        derivation=_text(entry.get("derivation")),
-        workflow=_text(entry.get("wf-label")),
-        stamp=_text(entry.get("wf-stamp")),
-        machine=_text(
-            _mapping(entry.get("machine")).get("uname_nodename") or entry.get("hostname")
+        transformation=_require_text(entry.get("transformation")),
+        derivation=_require_text(entry.get("derivation")),
+        workflow=_require_text(entry.get("wf-label")),
+        stamp=_require_text(entry.get("wf-stamp")),
+        machine=_require_text(
+            _require_mapping(entry.get("machine")).get("uname_nodename") or entry.get("hostname")
         ),
         duration=main.get("duration"),
         start=main.get("start"),
-        raw_status=_mapping(main.get("status")).get("raw"),
-        maxrss_kib=_mapping(main.get("usage")).get("maxrss"),
+        raw_status=_require_mapping(main.get("status")).get("raw"),
+        maxrss_kib=_require_mapping(main.get("usage")).get("maxrss"),
         inputs=tuple(f.get("size") for f in files if f.get("lfn") and not f.get("output")),
-        program=_text(_mapping(main.get("executable")).get("file_name")),
+        program=_require_text(_require_mapping(main.get("executable")).get("file_name")),
     )
 
 
-def _as_record(invocation: _Invocation, line: int) -> Item:
+def _make_record(invocation: _Invocation, line: int) -> Item:
     space, _, name = invocation.transformation.rpartition("::")
     kind = name.split(":")[0]
     if space == "pegasus" or kind in _OWN:
@@ -206,7 +206,7 @@ def _as_record(invocation: _Invocation, line: int) -> Item:
         return NO_TIME
     if took < 0:
         return BACKWARDS
-    stopped = status is not None and _stopped(int(status))
+    stopped = status is not None and _is_stopped(int(status))
     if status and not stopped:
         return "failed"
     begun, peak = parse_task_instant(invocation.start), parse_number(invocation.maxrss_kib)
@@ -230,7 +230,7 @@ def _as_record(invocation: _Invocation, line: int) -> Item:
     )
 
 
-def _stopped(raw: int) -> bool:
+def _is_stopped(raw: int) -> bool:
     """Return whether a status of ``wait`` means that the task was killed from outside, itself or
     below its shell."""
     if not 0 < raw < 1 << 16:
@@ -255,10 +255,10 @@ def read_dax_tasks(text: str, where: str) -> Iterator[Item]:
     if not jobs:
         raise InputError("contains no jobs", where=where)
     for job in jobs:
-        yield _dax_job(job, root.get("name") or "")
+        yield _read_dax_job(job, root.get("name") or "")
 
 
-def _dax_job(job: Element, workflow: str) -> Item:
+def _read_dax_job(job: Element, workflow: str) -> Item:
     place = f"job '{job.get('id', '')}'"
     took = parse_number(job.get("runtime"))
     if job.get("runtime") is None:

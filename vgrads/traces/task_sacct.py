@@ -57,30 +57,30 @@ def read_sacct_tasks(path: Path, columns: Sequence[str] | None = None) -> Iterat
         name, _, step = cell(row, *JOB_IDS).partition(".")
         if step:
             if name == job and isinstance(waiting, TaskRecord):
-                waiting = _with_memory(waiting, row)
+                waiting = _add_memory(waiting, row)
             continue
         if waiting is not None:
             yield waiting
-        waiting, job = _job(row, line, name), name
+        waiting, job = _make_job(row, line, name), name
     if waiting is not None:
         yield waiting
 
 
-def _with_memory(record: TaskRecord, row: Row) -> TaskRecord:
+def _add_memory(record: TaskRecord, row: Row) -> TaskRecord:
     """Return a job with the memory of a step: the largest counts."""
     peak = parse_bytes(cell(row, "maxrss"))
     return replace(record, memory_bytes=max(record.memory_bytes or 0.0, peak)) if peak else record
 
 
-def _job(row: Row, line: int, name: str) -> Item:
+def _make_job(row: Row, line: int, name: str) -> Item:
     state = (cell(row, "state").upper().split() or [""])[0].rstrip("+")
     if not state:
         state = "COMPLETED" if cell(row, "exitcode") in ("", "0:0", "0") else "FAILED"
     if state in _FAILED:
         return "failed"
-    if state != "COMPLETED" and not any(_same(state, stopped) for stopped in _STOPPED):
+    if state != "COMPLETED" and not any(_is_state(state, stopped) for stopped in _STOPPED):
         return "not ended"
-    took = _elapsed(row)
+    took = _parse_elapsed(row)
     if took == "unreadable":
         return Broken(line, "Elapsed", "is not a time")
     if isinstance(took, str):
@@ -94,15 +94,15 @@ def _job(row: Row, line: int, name: str) -> Item:
         seconds=took,
         finished=state == "COMPLETED",
         task=name,
-        machine=_machine(row),
+        machine=_find_machine(row),
         procs=parse_procs(cell(row, "alloccpus", "ncpus", "reqcpus", "processors_req")),
         memory_bytes=parse_bytes(cell(row, "maxrss")),
-        memory_full=_same(state, "OUT_OF_MEMORY"),
+        memory_full=_is_state(state, "OUT_OF_MEMORY"),
         ended_at_s=parse_task_instant(cell(row, "end", "end_time")),
     )
 
 
-def _same(state: str, whole: str) -> bool:
+def _is_state(state: str, whole: str) -> bool:
     """Return whether a state is this one; ``sacct`` without ``-P`` truncates it to ten letters."""
     return whole == state or (len(state) >= 7 and whole.startswith(state))
 
@@ -117,7 +117,7 @@ def derive_job_kind(name: str) -> str:
     return match[1] if match else name
 
 
-def _elapsed(row: Row) -> float | str:
+def _parse_elapsed(row: Row) -> float | str:
     start, end = (
         parse_task_instant(cell(row, "start", "start_time")),
         parse_task_instant(cell(row, "end", "end_time")),
@@ -130,7 +130,7 @@ def _elapsed(row: Row) -> float | str:
     return took
 
 
-def _machine(row: Row) -> str:
+def _find_machine(row: Row) -> str:
     """Return the node, if there was only one."""
     nodes = cell(row, "nodelist", "node_list")
     several = (parse_number(cell(row, "nnodes", "nodes_req", "allocnodes")) or 1) > 1

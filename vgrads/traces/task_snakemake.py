@@ -60,11 +60,11 @@ def read_benchmark(path: Path, named: Named) -> Iterator[Item]:
     """Read rows of a benchmark file, a table or lines of JSON; ``named`` is used if the row does
     not name its rule."""
     first = next(open_lines(path), "")
-    for line, row in _json_rows(path) if first.lstrip().startswith("{") else rows(path):
-        yield row if isinstance(row, Broken) else _measured(row, line, named)
+    for line, row in _read_json_rows(path) if first.lstrip().startswith("{") else rows(path):
+        yield row if isinstance(row, Broken) else _make_measured(row, line, named)
 
 
-def _json_rows(path: Path) -> Iterator[tuple[int, Row | Broken]]:
+def _read_json_rows(path: Path) -> Iterator[tuple[int, Row | Broken]]:
     for number, line in enumerate(open_lines(path), 1):
         if not line.strip():
             continue
@@ -81,7 +81,7 @@ def _json_rows(path: Path) -> Iterator[tuple[int, Row | Broken]]:
             yield number, Broken(number, "", "is not a JSON object")
 
 
-def _measured(row: Row, line: int, named: Named) -> Item:
+def _make_measured(row: Row, line: int, named: Named) -> Item:
     took = seconds(cell(row, "s"))
     if took == NO_TIME:
         took = seconds(cell(row, "h:m:s"))
@@ -95,12 +95,12 @@ def _measured(row: Row, line: int, named: Named) -> Item:
         run=named.run,
         task=named.task,
         procs=parse_procs(cell(row, "threads")),
-        input_bytes=_mib_sum(cell(row, "input_size_mb")),
+        input_bytes=_sum_mib(cell(row, "input_size_mb")),
         memory_bytes=parse_bytes(cell(row, "max_rss"), _MIB),
     )
 
 
-def _mib_sum(text: str) -> float | None:
+def _sum_mib(text: str) -> float | None:
     """Parse bytes of ``{'a.fa': 0.5, 'b.fa': 1.5}``, which counts in MiB, or of a number."""
     try:
         message = ast.literal_eval(text) if text else None
@@ -116,19 +116,19 @@ def _mib_sum(text: str) -> float | None:
 def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Path, Named]:
     """Derive names from the paths of the benchmark files of one folder; ``rules``: known rules."""
     rule_names = frozenset(rules)
-    below = {path: _below_root(path, paths) for path in paths}
+    below = {path: _split_below_root(path, paths) for path in paths}
     flat = [
         parts[0].split(".") for parts, _ in below.values() if len(parts) == 1 and "." in parts[0]
     ]
     first, last = ({words[at] for words in flat} for at in (0, -1))
     at = 0 if len(first) < len(last) else -1
     return {
-        path: Named(_rule(parts, rule_names, at), "/".join(parts), run)
+        path: Named(_find_rule(parts, rule_names, at), "/".join(parts), run)
         for path, (parts, run) in below.items()
     }
 
 
-def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
+def _split_below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
     """Return parts of the path below the folder of benchmarks, the last without extensions; and the
     project's folder."""
     parts = [*path.absolute().parts[:-1], _ENDINGS.sub("", path.name) or path.name]
@@ -147,7 +147,7 @@ def _below_root(path: Path, paths: Sequence[Path]) -> tuple[list[str], str]:
     return parts[at:], "/".join(parts[max(1, at - 2) : at])
 
 
-def _rule(parts: Sequence[str], rule_names: frozenset[str], at: int) -> str:
+def _find_rule(parts: Sequence[str], rule_names: frozenset[str], at: int) -> str:
     words = [*parts, *parts[-1].split(".")]
     text = next((word for word in words if word in rule_names), None)
     if text:
@@ -176,7 +176,7 @@ def read_metadata(
     """
     jobs: dict[tuple[object, ...], _SnakemakeJob] = {}
     for path, entry in documents:
-        result = _metadata(entry)
+        result = _read_metadata(entry)
         if not isinstance(result, _SnakemakeJob):
             yield (
                 result
@@ -184,14 +184,14 @@ def read_metadata(
                 else Broken(0, f"{path.name}: {result.field}", result.why)
             )
             continue
-        key = _job_key(result, entry)
+        key = _make_job_key(result, entry)
         job = jobs.setdefault(key, result)
         job.start_s, job.end_s = min(job.start_s, result.start_s), max(job.end_s, result.end_s)
     for number, job in enumerate(jobs.values(), 1):
-        yield _as_record(job, number, root)
+        yield _make_record(job, number, root)
 
 
-def _job_key(job: _SnakemakeJob, entry: Mapping[str, Any]) -> tuple[object, ...]:
+def _make_job_key(job: _SnakemakeJob, entry: Mapping[str, Any]) -> tuple[object, ...]:
     """Return the common key of the outputs of one job: the hash of the job, or if there is none,
     all known fields."""
     if entry.get("job_hash") is not None:
@@ -200,7 +200,7 @@ def _job_key(job: _SnakemakeJob, entry: Mapping[str, Any]) -> tuple[object, ...]
     return job.rule, job.inputs, round(job.start_s, 1), *message
 
 
-def _metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
+def _read_metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
     if entry.get("incomplete"):
         return "incomplete"
     rule, start, end = (
@@ -219,19 +219,19 @@ def _metadata(entry: Mapping[str, Any]) -> _SnakemakeJob | Broken | str:
     return _SnakemakeJob(rule, start, end, names, find_tool(entry.get("shellcmd")))
 
 
-def _as_record(job: _SnakemakeJob, number: int, root: Path | None) -> TaskRecord:
+def _make_record(job: _SnakemakeJob, number: int, root: Path | None) -> TaskRecord:
     return TaskRecord(
         kind=job.rule,
         seconds=job.end_s - job.start_s,
         run=root.absolute().name if root else "",
         task=f"{job.rule} {number}",
-        input_bytes=_input_bytes(job, root) if root else None,
+        input_bytes=_sum_input_bytes(job, root) if root else None,
         tool=job.tool,
         ended_at_s=job.end_s,
     )
 
 
-def _input_bytes(job: _SnakemakeJob, root: Path) -> float | None:
+def _sum_input_bytes(job: _SnakemakeJob, root: Path) -> float | None:
     """Return bytes of all inputs as they were; None if one is gone, newer than the job, or outside
     the project."""
     total = 0.0

@@ -116,7 +116,7 @@ class AlarmDocument(Document):
     @classmethod
     def _check_quiet(cls, value: str | None) -> str | None:
         if value is not None:
-            _quiet_hours(value)
+            _parse_quiet_hours(value)
         return value
 
     @model_validator(mode="after")
@@ -138,7 +138,7 @@ class AlarmDocument(Document):
             for_s=self.for_s or 0.0,
             not_begun_after_s=self.not_begun_after_s,
             above_usd=self.above_usd,
-            quiet=None if self.quiet is None else _quiet_hours(self.quiet),
+            quiet=None if self.quiet is None else _parse_quiet_hours(self.quiet),
             escalation=None if escalate is None else AlarmEscalation(**escalate.model_dump()),
         )
 
@@ -163,7 +163,7 @@ class AlarmRulesDocument(Document):
         return read_rules(self.alarms)
 
 
-def _quiet_hours(text: str) -> QuietHours:
+def _parse_quiet_hours(text: str) -> QuietHours:
     match = _CLOCK_TIMES.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"'{text}' is not two clock times as 22:00-07:00")
@@ -176,10 +176,10 @@ def _quiet_hours(text: str) -> QuietHours:
 
 def written_rules(rules: Iterable[AlarmRule]) -> list[dict[str, Any]]:
     """Return rules as :class:`AlarmDocument` reads them."""
-    return [_written(rule) for rule in rules]
+    return [_format_rule(rule) for rule in rules]
 
 
-def _written(rule: AlarmRule) -> dict[str, Any]:
+def _format_rule(rule: AlarmRule) -> dict[str, Any]:
     escalation = rule.escalation
     fields = {
         "to": list(rule.to) or None,

@@ -19,10 +19,10 @@ def add_makers(tasks: Iterable[Task]) -> list[Task]:
     If several write it, ``parents`` must state which of them is meant.
     """
     tasks = list(tasks)
-    makers = _makers(
+    makers = _index_makers(
         (task.id, (*task.outputs, *(file.name for file in task.sends))) for task in tasks
     )
-    return [_after(task, makers) for task in tasks]
+    return [_list_parents(task, makers) for task in tasks]
 
 
 def refuse_two_makers(workflow: Workflow, where: str) -> None:
@@ -33,9 +33,9 @@ def refuse_two_makers(workflow: Workflow, where: str) -> None:
     with one name).
     """
     tasks = [workflow.tasks[i] for i in workflow.order if workflow.tasks[i].command]
-    for name, makers in _makers((task.id, task.outputs) for task in tasks).items():
+    for name, makers in _index_makers((task.id, task.outputs) for task in tasks).items():
         for earlier, later in pairwise(makers):
-            if not _waits(workflow, later, earlier):
+            if not _is_descendant(workflow, later, earlier):
                 raise InputError(
                     f"'{earlier}' and '{later}' both write '{name}'",
                     where=f"{where}: task '{later}'",
@@ -43,7 +43,7 @@ def refuse_two_makers(workflow: Workflow, where: str) -> None:
                 )
 
 
-def _makers(outputs: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Sequence[str]]:
+def _index_makers(outputs: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Sequence[str]]:
     results: dict[str, list[str]] = defaultdict(list)
     for task_id, names in outputs:
         for name in dict.fromkeys(names):
@@ -51,13 +51,13 @@ def _makers(outputs: Iterable[tuple[str, Iterable[str]]]) -> Mapping[str, Sequen
     return results
 
 
-def _after(task: Task, makers: Mapping[str, Sequence[str]]) -> Task:
+def _list_parents(task: Task, makers: Mapping[str, Sequence[str]]) -> Task:
     sole = dict.fromkeys(makers[name][0] for name in task.inputs if len(makers.get(name, ())) == 1)
     more = tuple(name for name in sole if name != task.id and name not in task.parents)
     return replace(task, parents=task.parents + more) if more else task
 
 
-def _waits(workflow: Workflow, later: str, earlier: str) -> bool:
+def _is_descendant(workflow: Workflow, later: str, earlier: str) -> bool:
     """Return whether a task descends from another."""
     observed, ahead = set[str](), [later]
     while ahead:

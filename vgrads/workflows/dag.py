@@ -117,7 +117,7 @@ def make_workflow(
         name=make_safe_name(name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
     )
     if len(workflow.order) < len(by_id):
-        raise InputError(f"the tasks form a cycle: {_cycle(by_id)}", where=where)
+        raise InputError(f"the tasks form a cycle: {_find_cycle(by_id)}", where=where)
     return workflow
 
 
@@ -203,7 +203,7 @@ def check_text(text: str) -> None:
         raise InputError("is not valid text") from error
 
 
-def _cycle(by_id: Mapping[str, Task]) -> str:
+def _find_cycle(by_id: Mapping[str, Task]) -> str:
     import networkx as nx  # noqa: PLC0415 late: most sets have no cycle
 
     graph = nx.DiGraph((parent, task.id) for task in by_id.values() for parent in task.parents)

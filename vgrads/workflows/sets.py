@@ -235,7 +235,7 @@ def build_set(
     # before files are read, which may take long
     deadline_s = parse_deadline(document.deadline, now, f"{where}: deadline")
     workflows = _expand(document, load_entry, where)
-    needed = _needed(document, len(workflows), where)
+    needed = _read_needed(document, len(workflows), where)
     return WorkflowSet(
         name=document.name,
         workflows=workflows,
@@ -262,8 +262,8 @@ def _expand(document: SetDocument, load_entry: EntryLoader, where: str) -> tuple
     if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
         raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
     for position, entry in enumerate(document.workflows):
-        workflow = _workflow_of(entry, load_entry, f"{where}: workflows.{position}")
-        workflow = _with_environment(workflow, entry.environment.over(general))
+        workflow = _read_workflow(entry, load_entry, f"{where}: workflows.{position}")
+        workflow = _add_environment(workflow, entry.environment.over(general))
         tasks += entry.count * len(workflow.tasks)
         if tasks > MAX_TASKS:
             raise InputError(
@@ -284,7 +284,7 @@ def number_name(name: str, taken: Counter[str]) -> str:
     return f"{name}-{taken[name]}"
 
 
-def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -> Workflow:
+def _read_workflow(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -> Workflow:
     if entry.file is not None or entry.bag is not None:
         try:
             workflow = load_entry(entry)
@@ -298,7 +298,7 @@ def _workflow_of(entry: WorkflowDocument, load_entry: EntryLoader, where: str) -
     return workflow
 
 
-def _with_environment(workflow: Workflow, general: TaskEnvironment) -> Workflow:
+def _add_environment(workflow: Workflow, general: TaskEnvironment) -> Workflow:
     """Return the workflow with more general settings added to its tasks."""
     if general == PLAIN:
         return workflow
@@ -323,7 +323,7 @@ def make_task(written: TaskDocument) -> Task:
     return Task(**fields, spread=spread, environment=written.environment, resources=resources)
 
 
-def _needed(document: SetDocument, count: int, where: str) -> int:
+def _read_needed(document: SetDocument, count: int, where: str) -> int:
     if document.at_least is not None:
         if document.at_least > count:
             raise InputError(

@@ -91,14 +91,14 @@ class Shape:
             runtime_s=np.array([task.runtime_s for task in tasks], np.float64),
             procs=np.array([task.procs for task in tasks], np.int64),
             memory_mib=np.array([task.memory_mib for task in tasks], np.float64),
-            parents_at=_begins(counts),
+            parents_at=_find_begins(counts),
             parents=parents,
             mib=mib,
-            children_at=_begins(np.bincount(parents, minlength=len(tasks))),
+            children_at=_find_begins(np.bincount(parents, minlength=len(tasks))),
             children=np.repeat(np.arange(len(tasks)), counts)[by_parent],
             children_mib=mib[by_parent],
         )
 
 
-def _begins(counts: Ints) -> Ints:
+def _find_begins(counts: Ints) -> Ints:
     return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

@@ -99,21 +99,21 @@ class TaskEnvironmentDocument(Document):
             conda=self.conda,
             venv=self.venv,
             workdir=self.workdir,
-            container=_container(self.container),
-            errors=tuple(map(_rule, self.errors)),
+            container=_read_container(self.container),
+            errors=tuple(map(_read_rule, self.errors)),
         )
 
 
 FIELDS = frozenset(TaskEnvironmentDocument.model_fields)
 
 
-def _container(written: str | ContainerDocument | None) -> Container | None:
+def _read_container(written: str | ContainerDocument | None) -> Container | None:
     if written is None or isinstance(written, str):
         return None if written is None else Container(image=written)
     return Container(image=written.image, engine=written.engine or "", options=written.options)
 
 
-def _rule(written: ErrorDocument) -> ErrorRule:
+def _read_rule(written: ErrorDocument) -> ErrorRule:
     codes = (written.exit,) if isinstance(written.exit, int) else written.exit
     return ErrorRule(
         exits=() if isinstance(codes, str) else codes,

@@ -18,7 +18,7 @@ def write_document(workflow_set: WorkflowSet) -> dict[str, Any]:
     appear once, with a count."""
     entries: list[dict[str, Any]] = []
     for workflow in workflow_set.workflows:
-        entry = _entry(workflow)
+        entry = _make_entry(workflow)
         if entries and {**entries[-1], "count": 1} == entry:
             entries[-1]["count"] += 1
         else:
@@ -40,22 +40,22 @@ def write_document(workflow_set: WorkflowSet) -> dict[str, Any]:
     return result
 
 
-def _entry(workflow: Workflow) -> dict[str, Any]:
+def _make_entry(workflow: Workflow) -> dict[str, Any]:
     """Return one workflow, without the number that reading a set appends to each name."""
     return {
         "name": workflow.name.rpartition("-")[0] or workflow.name,
         "count": 1,
-        "tasks": [_task(task) for task in workflow.tasks.values()],
+        "tasks": [_make_task(task) for task in workflow.tasks.values()],
         "file_mib": dict(workflow.file_mib),
         "notes": workflow.notes,
     }
 
 
-def _task(task: Task) -> dict[str, Any]:
+def _make_task(task: Task) -> dict[str, Any]:
     """Return a task, without a run time if none is stated."""
     result = {**asdict(task), "runtime_s": task.runtime_s if task.stated else None}
     del result["environment"], result["threads"], result["fetches"], result["sends"]
-    result["inputs"] = [*task.inputs, *map(_fetched, task.fetches)]
+    result["inputs"] = [*task.inputs, *map(_make_fetched, task.fetches)]
     result["outputs"] = [
         *task.outputs,
         *({"name": file.name, "url": file.url} for file in task.sends),
@@ -65,15 +65,15 @@ def _task(task: Task) -> dict[str, Any]:
         result["spread"] = task.spread.stated
     if task.threads:
         result["procs"] = task.threads
-    return result | _environment_document(task.environment)
+    return result | _make_environment_document(task.environment)
 
 
-def _fetched(file: RemoteFile) -> dict[str, str]:
+def _make_fetched(file: RemoteFile) -> dict[str, str]:
     kind, _, digest = file.digest.partition(":")
     return {"url": file.url, "as": file.name} | ({kind: digest} if kind else {})
 
 
-def _environment_document(environment: TaskEnvironment) -> dict[str, Any]:
+def _make_environment_document(environment: TaskEnvironment) -> dict[str, Any]:
     """Return the stated fields of a task's environment."""
     text = {field.name: getattr(environment, field.name) for field in fields(environment)}
     text["env"] = dict(environment.env)

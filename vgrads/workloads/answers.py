@@ -123,11 +123,11 @@ def simulate_workload(
         "bags": len(bags),
         "tasks": len(bags.runtime_s),
         "processors": int(system.procs.sum()),
-        **_result_json(bags, system, how),
+        **_describe_result(bags, system, how),
     }
 
 
-def _result_json(bags: BagColumns, system: System, how: Algorithm) -> Json:
+def _describe_result(bags: BagColumns, system: System, how: Algorithm) -> Json:
     """Return the metrics of one simulation."""
     outcome = simulate(bags, system, how)
     classes = [
@@ -171,7 +171,7 @@ def play_history(
     file, queue = history
     log = open_history(file).only_queue(queue)
     bags = extract_bags(log, gap_s, seed)
-    rows = [_result_json(bags, system, how) for how in _algorithms(names, system)]
+    rows = [_describe_result(bags, system, how) for how in _list_algorithms(names, system)]
     span_s = float(bags.submit_s[-1] - bags.submit_s[0])
     return {
         "history": str(file),
@@ -188,7 +188,7 @@ def play_history(
     }
 
 
-def _algorithms(names: tuple[str | None, str | None, str], system: System) -> list[Algorithm]:
+def _list_algorithms(names: tuple[str | None, str | None, str], system: System) -> list[Algorithm]:
     """Return every requested pair of policies, each once: ECT makes selection irrelevant, and RR is
     WQR-1."""
     selection, scheduling, architecture = names

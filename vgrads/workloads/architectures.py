@@ -86,7 +86,7 @@ def most_at_once(start_s: Floats, end_s: Floats) -> int:
 Architecture = Callable[[BagColumns, System, Algorithm, Scheduling, Selection], Assigned]
 
 
-def _columns(bags: BagColumns) -> Columns:
+def _make_columns(bags: BagColumns) -> Columns:
     return bags.submit_s, bags.user, bags.first
 
 
@@ -97,9 +97,13 @@ def central(
     place = (system.procs, system.speed)
     message = bags.runtime_s if how.estimate_s is None else how.estimate_s
     if scheduling.place == EARLIEST:
-        return run_earliest(_columns(bags), (bags.runtime_s, message), place, scheduling.predicts)
+        return run_earliest(
+            _make_columns(bags), (bags.runtime_s, message), place, scheduling.predicts
+        )
     policy = (selection.choose, selection.portion, scheduling.place, scheduling.replicas)
-    return run_manager(_columns(bags), (bags.runtime_s, scheduling.rank(message)), place, policy)
+    return run_manager(
+        _make_columns(bags), (bags.runtime_s, scheduling.rank(message)), place, policy
+    )
 
 
 def separate(
@@ -145,7 +149,9 @@ def flocking(
         )
     message = bags.runtime_s if how.estimate_s is None else how.estimate_s
     return run_flock(
-        _columns(bags), (bags.runtime_s, scheduling.rank(message)), (system.procs, system.speed)
+        _make_columns(bags),
+        (bags.runtime_s, scheduling.rank(message)),
+        (system.procs, system.speed),
     )
 
 

@@ -50,7 +50,7 @@ class Charts(NamedTuple):
 
 
 @njit(cache=True)
-def _charts(procs: Ints, estimate_s: Floats) -> Charts:
+def _make_charts(procs: Ints, estimate_s: Floats) -> Charts:
     clusters, count, room = len(procs), len(estimate_s), procs.sum()
     offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(procs)))
     return Charts(
@@ -83,7 +83,7 @@ def _put(q: Charts, c: int, at: float, lasts: float) -> None:
 
 
 @njit(cache=True)
-def _redraw(q: Charts, c: int, now: float, speed: float) -> None:
+def _redraw_chart(q: Charts, c: int, now: float, speed: float) -> None:
     """Compute the chart of a cluster's running and waiting tasks. A task that outlasts its estimate
     is assumed to be half done: a prediction that has run out must be corrected (Tsafrir, Etsion and
     Feitelson 2007, doi:10.1109/TPDS.2007.70606)."""
@@ -134,7 +134,7 @@ def _expect(q: Charts, speed: Floats, now: float, idle_s: Floats) -> None:
         first = q.offset[c]
         stale = q.stale[c] or (q.free[c] == 0 and q.idle_at[first] < now)
         if stale and now - q.drawn[c] >= PERIOD_S:
-            _redraw(q, c, now, speed[c])
+            _redraw_chart(q, c, now, speed[c])
         idle_s[c] = now if q.free[c] > 0 else max(now, q.idle_at[first])
 
 
@@ -151,7 +151,7 @@ def run_earliest(bags: Columns, tasks: Columns, system: Columns, by_user: bool) 
     procs, speed = system
     count, arrived, spent, total, ended_tasks = len(submit_s), 0, 0.0, 0.0, 0
     ended, where = np.full(len(runtime_s), np.nan), np.full(len(runtime_s), -1, np.int64)
-    q, idle_s = _charts(procs, estimate_s), np.zeros(len(procs))
+    q, idle_s = _make_charts(procs, estimate_s), np.zeros(len(procs))
     keys, numbers, size = np.empty(procs.sum() + 1), np.empty(procs.sum() + 1, np.int64), 0
     owner, observed = np.repeat(user_of, np.diff(first)), np.full(user_of.max() + 1, np.nan)
     while arrived < count or size > 0:

@@ -45,7 +45,9 @@ class Distribution:
             share, value, other = self.parameters
             rates = np.where(draws.random(count) < share, value, other)
             return np.asarray(draws.exponential(1.0, count) / rates)
-        return np.asarray(_frozen(self).rvs(size=count, random_state=draws), dtype=np.float64)
+        return np.asarray(
+            _freeze_distribution(self).rvs(size=count, random_state=draws), dtype=np.float64
+        )
 
     def cdf(self, values: Floats) -> Floats:
         """Return P(X ≤ value)."""
@@ -55,7 +57,7 @@ class Distribution:
             return np.asarray(
                 1.0 - share * np.exp(-value * positive) - (1.0 - share) * np.exp(-other * positive)
             )
-        return np.asarray(_frozen(self).cdf(values), dtype=np.float64)
+        return np.asarray(_freeze_distribution(self).cdf(values), dtype=np.float64)
 
     def pdf(self, values: Floats) -> Floats:
         """Return the density."""
@@ -65,7 +67,7 @@ class Distribution:
                 share * value * np.exp(-value * values)
                 + (1 - share) * other * np.exp(-other * values)
             )
-        return np.asarray(_frozen(self).pdf(values), dtype=np.float64)
+        return np.asarray(_freeze_distribution(self).pdf(values), dtype=np.float64)
 
     def median(self) -> float:
         """Return the median."""
@@ -74,7 +76,7 @@ class Distribution:
             return float(
                 optimize.brentq(lambda x: float(self.cdf(np.array([x]))[0]) - 0.5, 0.0, top)
             )
-        return float(_frozen(self).median())
+        return float(_freeze_distribution(self).median())
 
 
 def parse(symbol: str, value: float, other: float) -> Distribution:
@@ -101,7 +103,7 @@ def stated(family: str, parameters: Sequence[float]) -> Distribution:
     return Distribution(family, tuple(parameters))
 
 
-def _frozen(d: Distribution) -> Any:
+def _freeze_distribution(d: Distribution) -> Any:
     value, other = (*d.parameters, 0.0)[:2]
     makers: Mapping[str, Any] = {
         "Weibull": lambda: stats.weibull_min(value, scale=other),
@@ -129,30 +131,30 @@ def fit(family: str, values: Floats) -> Distribution:
     if (data < 0).any():
         raise InputError("has no values below 0", where=family)
     data = np.maximum(data, _TINY)
-    return Distribution(family, _positive(family, data))
+    return Distribution(family, _require_positive(family, data))
 
 
-def _positive(family: str, data: Floats) -> tuple[float, ...]:
+def _require_positive(family: str, data: Floats) -> tuple[float, ...]:
     if family == "exponential":
         return (1.0 / float(data.mean()),)
     if family == "log-normal":
         logs = np.log(data)
         return float(logs.mean()), float(logs.std())
     if family == "gamma":
-        shape = _gamma_shape(data)
+        shape = _solve_gamma_shape(data)
         return shape, shape / float(data.mean())
     if family == "Weibull":
-        return _weibull(data)
-    return _hyper_exponential(data)
+        return _fit_weibull(data)
+    return _fit_hyper_exponential(data)
 
 
-def _gamma_shape(data: Floats) -> float:
+def _solve_gamma_shape(data: Floats) -> float:
     """Return the root of log k − ψ(k) = log of the mean − mean of the logs."""
     gap = float(np.log(data.mean()) - np.log(data).mean())
     return float(optimize.brentq(lambda k: np.log(k) - digamma(k) - gap, 1e-3, 1e6))
 
 
-def _weibull(data: Floats) -> tuple[float, float]:
+def _fit_weibull(data: Floats) -> tuple[float, float]:
     """Return the root of the profile likelihood in the shape; the scale follows."""
     scaled, logs = data / data.max(), np.log(data)
 
@@ -164,7 +166,7 @@ def _weibull(data: Floats) -> tuple[float, float]:
     return shape, float(data.max() * (scaled**shape).mean() ** (1.0 / shape))
 
 
-def _hyper_exponential(data: Floats, rounds: int = 300) -> tuple[float, float, float]:
+def _fit_hyper_exponential(data: Floats, rounds: int = 300) -> tuple[float, float, float]:
     """Fit two exponential phases by expectation maximisation, starting from the halves of the
     data."""
     ordered = np.sort(data)

@@ -30,7 +30,7 @@ def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> BagC
         raise InputError("no job of this history ran", where=log.name)
     if (ran.user < 0).all():
         raise InputError("does not name users, so jobs cannot be grouped into bags", where=log.name)
-    order, begins = _runs(ran, gap_s)
+    order, begins = _sort_into_runs(ran, gap_s)
     user, submit = ran.user[order], ran.submit_s[order]
     bag = np.cumsum(begins) - 1
     starts = np.flatnonzero(begins)
@@ -42,7 +42,7 @@ def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> BagC
     work = (ran.run_s * np.maximum(ran.procs, 1))[order]
     bags = BagColumns(
         submit_s=submit[starts][when],
-        user=_priorities(user[starts][when], seed),
+        user=_number_users(user[starts][when], seed),
         home=np.zeros(len(when), dtype=np.int64),
         first=np.concatenate([[0], np.cumsum(sizes[when])]).astype(np.int64),
         runtime_s=work[tasks],
@@ -51,7 +51,7 @@ def extract_bags(log: JobLog, gap_s: float | None = None, seed: int = 0) -> BagC
     return bags
 
 
-def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
+def _sort_into_runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
     """Return jobs in an order in which those of a bag are adjacent, and where in it bags begin."""
     begins = np.ones(len(log), dtype=np.bool_)
     if gap_s is None and log.bag is not None:
@@ -65,7 +65,7 @@ def _runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
     return order, begins
 
 
-def _priorities(users: Ints, seed: int) -> Ints:
+def _number_users(users: Ints, seed: int) -> Ints:
     """Number users independently of how much they submit."""
     names = np.unique(users)
     numbers = stream(seed, "priorities").permutation(len(names))

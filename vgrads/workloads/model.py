@@ -48,7 +48,7 @@ class WorkloadModel:
     variability: Distribution
 
 
-def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) -> WorkloadModel:
+def _make_row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) -> WorkloadModel:
     iat, cycle, size, runtime, variability = (parse(*entry) for entry in entries)
     return WorkloadModel(
         users=users,
@@ -61,7 +61,7 @@ def _row(users: tuple[float, int] | None, *entries: tuple[str, float, float]) ->
 
 
 MODELS: dict[str, WorkloadModel] = {
-    "DAS-2": _row(
+    "DAS-2": _make_row(
         (1.25, 333),
         ("W", 4.06, 7.91),
         ("G", 2.62, 0.13),
@@ -69,7 +69,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("N", 1.78, 3.87),
         ("W", 1.64, 10.21),
     ),
-    "Grid'5000": _row(
+    "Grid'5000": _make_row(
         (1.39, 481),
         ("W", 4.27, 8.42),
         ("W", 1.57, 20.54),
@@ -77,7 +77,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("N", 2.31, 4.97),
         ("N", 5.54, 9.56),
     ),
-    "NGS": _row(
+    "NGS": _make_row(
         (1.30, 379),
         ("W", 4.94, 8.48),
         ("W", 1.64, 25.42),
@@ -85,7 +85,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("N", 3.50, 3.51),
         ("G", 1.79, 0.29),
     ),
-    "AuverGrid": _row(
+    "AuverGrid": _make_row(
         None,
         ("W", 3.87, 7.33),
         ("W", 1.72, 25.49),
@@ -93,7 +93,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("G", 3.55, 0.47),
         ("N", 6.41, 11.73),
     ),
-    "SHARCNET": _row(
+    "SHARCNET": _make_row(
         (1.25, 412),
         ("W", 4.17, 7.65),
         ("W", 2.44, 28.99),
@@ -101,7 +101,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("N", 3.06, 7.45),
         ("W", 1.93, 13.65),
     ),
-    "LCG": _row(
+    "LCG": _make_row(
         (1.32, 216),
         ("W", 4.05, 6.48),
         ("W", 1.71, 23.86),
@@ -109,7 +109,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("LN", 1.82, 0.34),
         ("W", 2.85, 14.21),
     ),
-    "NorduGrid": _row(
+    "NorduGrid": _make_row(
         (1.36, 387),
         ("N", 1.97, 8.00),
         ("W", 1.62, 22.18),
@@ -117,7 +117,7 @@ MODELS: dict[str, WorkloadModel] = {
         ("N", 2.76, 9.04),
         ("W", 2.86, 16.58),
     ),
-    "average": _row(
+    "average": _make_row(
         (1.31, 368),
         ("W", 4.25, 7.86),
         ("W", 1.79, 24.16),
@@ -188,14 +188,18 @@ def draw_bags(model: WorkloadModel, target: Target, seed: int) -> BagColumns:
     target.check()
     target_s = target.load * target.capacity * target.days * DAY_S
     sizes, runtimes, done_s, tasks_so_far = [], [], 0.0, 0
-    factor = 1.0 if target.mean_runtime_s is None else _runtime_factor(model, target.mean_runtime_s)
+    factor = (
+        1.0
+        if target.mean_runtime_s is None
+        else _compute_runtime_factor(model, target.mean_runtime_s)
+    )
     size_factor = (
         1.0 if target.median_size is None else target.median_size / 2.0 ** model.size.median()
     )
     draws = stream(seed, "bags")
     while done_s < target_s:
-        count = _sizes(model, draws, size_factor)
-        tasks = _capped(_runtimes(model, draws, count) * factor)
+        count = _draw_sizes(model, draws, size_factor)
+        tasks = _cap_runtime(_draw_runtimes(model, draws, count) * factor)
         work = np.cumsum(np.add.reduceat(tasks, np.concatenate([[0], np.cumsum(count)[:-1]])))
         enough = int(np.searchsorted(work, target_s - done_s)) + 1
         sizes.append(count[:enough])
@@ -211,20 +215,24 @@ def draw_bags(model: WorkloadModel, target: Target, seed: int) -> BagColumns:
                 ),
                 where="load, processors, days",
             )
-    return _placed(model, target, np.concatenate(sizes), np.concatenate(runtimes), seed)
+    return _place_bags(model, target, np.concatenate(sizes), np.concatenate(runtimes), seed)
 
 
-def _sizes(model: WorkloadModel, draws: np.random.Generator, factor: float) -> NDArray[np.int64]:
+def _draw_sizes(
+    model: WorkloadModel, draws: np.random.Generator, factor: float
+) -> NDArray[np.int64]:
     """Draw sizes of bags, at least two tasks (the smallest class of §3.4 begins there)."""
-    raw = _power(model.size.sample(draws, _DRAWN)) * factor
+    raw = _compute_power(model.size.sample(draws, _DRAWN)) * factor
     return np.clip(np.rint(raw), 2, _LARGEST).astype(np.int64)
 
 
-def _runtimes(model: WorkloadModel, draws: np.random.Generator, count: NDArray[np.int64]) -> Floats:
+def _draw_runtimes(
+    model: WorkloadModel, draws: np.random.Generator, count: NDArray[np.int64]
+) -> Floats:
     """Draw run times of these bags' tasks: log-normal with each bag's own mean and variance, at
     least one second; not capped."""
-    mean = np.maximum(_power(model.runtime.sample(draws, len(count))), 1.0)
-    variance = _power(np.maximum(model.variability.sample(draws, len(count)), 0.0))
+    mean = np.maximum(_compute_power(model.runtime.sample(draws, len(count))), 1.0)
+    variance = _compute_power(np.maximum(model.variability.sample(draws, len(count)), 0.0))
     spread = np.sqrt(np.log1p(variance / mean**2))
     place = np.log(mean) - spread**2 / 2
     logs = np.repeat(place, count) + np.repeat(spread, count) * draws.standard_normal(
@@ -233,23 +241,23 @@ def _runtimes(model: WorkloadModel, draws: np.random.Generator, count: NDArray[n
     return np.maximum(np.exp(logs), 1.0)
 
 
-def _power(exponents: Floats) -> Floats:
+def _compute_power(exponents: Floats) -> Floats:
     """Return powers of 2, within bounds: a fit may have any tail."""
     within = np.clip(np.nan_to_num(exponents), -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
     return np.asarray(2.0**within)
 
 
-def _capped(runtime_s: Floats) -> Floats:
+def _cap_runtime(runtime_s: Floats) -> Floats:
     return np.clip(runtime_s, 1.0, LONGEST_S)
 
 
 @cache
-def _runtime_factor(model: WorkloadModel, mean_s: float) -> float:
+def _compute_runtime_factor(model: WorkloadModel, mean_s: float) -> float:
     """Return the factor of run times for this mean, cap included; from half a million draws."""
-    raw = _runtimes(model, stream(0, "mean run time"), np.ones(_MANY, dtype=np.int64))
+    raw = _draw_runtimes(model, stream(0, "mean run time"), np.ones(_MANY, dtype=np.int64))
 
     def off(exponent: float) -> float:
-        return float(_capped(raw * 2.0**exponent).mean()) - mean_s
+        return float(_cap_runtime(raw * 2.0**exponent).mean()) - mean_s
 
     if not off(-60.0) < 0.0 < off(60.0):
         raise InputError(
@@ -259,7 +267,7 @@ def _runtime_factor(model: WorkloadModel, mean_s: float) -> float:
     return float(2.0 ** brentq(off, -60.0, 60.0, xtol=1e-6))
 
 
-def _placed(
+def _place_bags(
     model: WorkloadModel, target: Target, size: NDArray[np.int64], runtime_s: Floats, seed: int
 ) -> BagColumns:
     """Assign streams, instants and users to bags; sort them by time."""
@@ -269,13 +277,13 @@ def _placed(
     submit = np.empty(count)
     for cluster in range(target.clusters):
         mine = np.flatnonzero(home == cluster)
-        submit[mine] = _arrivals(model, target, len(mine), draws)
+        submit[mine] = _draw_arrivals(model, target, len(mine), draws)
     order = np.argsort(submit, kind="stable")
     starts = np.concatenate([[0], np.cumsum(size)])
     tasks = np.concatenate([np.arange(starts[b], starts[b + 1]) for b in order.tolist()])
     bags = BagColumns(
         submit_s=submit[order],
-        user=_users(model, count, stream(seed, "users")),
+        user=_draw_users(model, count, stream(seed, "users")),
         home=home[order],
         first=np.concatenate([[0], np.cumsum(size[order])]).astype(np.int64),
         runtime_s=runtime_s[tasks],
@@ -284,7 +292,7 @@ def _placed(
     return bags
 
 
-def _users(model: WorkloadModel, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
+def _draw_users(model: WorkloadModel, count: int, draws: np.random.Generator) -> NDArray[np.int64]:
     """Draw users in a random order, which is that of their priorities: the busiest may have any."""
     if model.users is None:
         return np.zeros(count, dtype=np.int64)
@@ -293,7 +301,7 @@ def _users(model: WorkloadModel, count: int, draws: np.random.Generator) -> NDAr
     return draws.permutation(most)[draws.choice(most, count, p=weights / weights.sum())]
 
 
-def _arrivals(
+def _draw_arrivals(
     model: WorkloadModel, target: Target, count: int, draws: np.random.Generator
 ) -> Floats:
     """Draw instants of one stream within the target's days."""
@@ -302,12 +310,12 @@ def _arrivals(
         return np.zeros(count)
     if target.arrivals == "even":
         return (np.arange(count) + draws.random()) * until_s / max(count, 1)
-    steps = np.cumsum(_power(model.inter_arrival.sample(draws, count + 1)))
-    edges, clock = _day_clock(model, target.days)
+    steps = np.cumsum(_compute_power(model.inter_arrival.sample(draws, count + 1)))
+    edges, clock = _make_day_clock(model, target.days)
     return np.interp(steps[:-1] / steps[-1] * clock[-1], clock, edges) if count else np.empty(0)
 
 
-def _day_clock(model: WorkloadModel, days: float) -> tuple[Floats, Floats]:
+def _make_day_clock(model: WorkloadModel, days: float) -> tuple[Floats, Floats]:
     """Return instants, and the value of the arrival clock then: 1 per second at peak hours."""
     weights = np.nan_to_num(model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5))
     weights = np.maximum(weights / max(float(weights[_PEAK].mean()), 1e-9), 1e-3)

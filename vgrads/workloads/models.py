@@ -63,13 +63,13 @@ def select_model(text: str) -> WorkloadModel:
         return model_named(text)
     fitted_document = validate(FittedDocument, load_mapping(Path(text)), text)
     parts = {
-        field: _best(fitted_document, name, f"{text}: characteristics.{name}")
+        field: _find_best(fitted_document, name, f"{text}: characteristics.{name}")
         for name, field in CHARACTERISTICS.items()
     }
     return WorkloadModel(users=(fitted_document.users.zipf, fitted_document.users.count), **parts)
 
 
-def _best(fitted_document: FittedDocument, name: str, where: str) -> Distribution:
+def _find_best(fitted_document: FittedDocument, name: str, where: str) -> Distribution:
     """Return the nearest family, at any position in the list."""
     if name not in fitted_document.characteristics:
         raise InputError("is missing", where=where)

@@ -96,7 +96,7 @@ class Scheduling:
     predicts: bool = False
 
 
-def _replicating(replicas: int) -> Scheduling:
+def _make_replicating(replicas: int) -> Scheduling:
     """WQR-n."""
     often = "once" if replicas == 1 else f"up to {replicas} times"
     return Scheduling(
@@ -127,8 +127,8 @@ SCHEDULINGS: Mapping[str, Scheduling] = {
         rank=largest_first,
         place=FASTEST,
     ),
-    "RR": replace(_replicating(1), about="another name of WQR-1"),
-    **{f"WQR-{replicas}": _replicating(replicas) for replicas in (1, 2, 4)},
+    "RR": replace(_make_replicating(1), about="another name of WQR-1"),
+    **{f"WQR-{replicas}": _make_replicating(replicas) for replicas in (1, 2, 4)},
     "DFPLT": Scheduling(
         about=("the longest task to the free processor that has been fastest for finished tasks"),
         knows=("H", "K"),
@@ -168,7 +168,7 @@ def scheduling_named(name: str) -> Scheduling:
     """Return a policy by name. Raise InputError with the list of names. ``WQR-n`` may have any n
     from 1 to 9."""
     if name.startswith("WQR-") and name[4:].isdigit() and 1 <= int(name[4:]) <= 9:
-        return _replicating(int(name[4:]))
+        return _make_replicating(int(name[4:]))
     if name not in SCHEDULINGS:
         raise InputError(
             f"unknown scheduling policy '{name}'", where="scheduling", fix=", ".join(SCHEDULINGS)

@@ -64,7 +64,7 @@ def run_manager(
     p = np.array([policy[0], policy[1], policy[2]])
     n, t, i, u, v, e_keys, e_tasks = _begin(bags, tasks)
     b, most, free, measured = (
-        _bag_table(bags, v),
+        _make_bag_table(bags, v),
         policy[3] + 1,
         system[0].copy(),
         np.zeros(len(speed), np.int64),
@@ -79,7 +79,7 @@ def run_manager(
         if n[ARRIVED] < count:
             now = min(now, submit_s[n[ARRIVED]])
         while n[ARRIVED] < count and submit_s[n[ARRIVED]] <= now:
-            _arrive(n, p, t, i, b, v, e_keys, e_tasks)
+            _process_arrival(n, p, t, i, b, v, e_keys, e_tasks)
         while running > 0 and r_keys[0] <= now:
             task = r_replicas[0] // most
             winner = r_replicas[0] - task * most
@@ -100,7 +100,7 @@ def run_manager(
                 v[IN_USE, i[task, OWNER]] -= 1
         while idle > 0:
             if n[ELIGIBLE] == 0 and p[CHOOSE] != EVERYTHING:
-                _refill(now, n, p, t, b, u, v, e_keys, e_tasks)
+                _refill_eligible(now, n, p, t, b, u, v, e_keys, e_tasks)
             task = -1
             if n[ELIGIBLE] > 0:
                 task = e_tasks[0]
@@ -159,7 +159,7 @@ def _begin(bags: Columns, tasks: Columns) -> tuple[Ints, Floats, Ints, Floats, I
 
 
 @njit(cache=True)
-def _bag_table(bags: Columns, v: Ints) -> Ints:
+def _make_bag_table(bags: Columns, v: Ints) -> Ints:
     """Return users, first tasks, and bags in the order of their users; ``v``: where each user's
     begin."""
     count = len(bags[0])
@@ -174,7 +174,7 @@ def _bag_table(bags: Columns, v: Ints) -> Ints:
 
 
 @njit(cache=True)
-def _arrive(
+def _process_arrival(
     n: Ints, p: Ints, t: Floats, i: Ints, b: Ints, v: Ints, e_keys: Floats, e_tasks: Ints
 ) -> None:
     """Process the arrival of the next bag."""
@@ -190,7 +190,7 @@ def _arrive(
 
 
 @njit(cache=True)
-def _refill(
+def _refill_eligible(
     now: float,
     n: Ints,
     p: Ints,

@@ -36,9 +36,8 @@ def fits_table(fitted: FittedHistory) -> TextTable:
 
 def figures_table(payload: Mapping[str, Any]) -> TextTable:
     """Return a table of metrics."""
-    title = (
-        f"{_counts(payload)}, load {payload['load']:.0%}, utilisation {payload['utilisation']:.0%}"
-    )
+    counts, utilisation = _format_counts(payload), payload["utilisation"]
+    title = f"{counts}, load {payload['load']:.0%}, utilisation {utilisation:.0%}"
     cells = [
         (name.removesuffix("_s"), format_duration(payload[name]))
         for name in ("makespan_s", "wait_s", "response_s")
@@ -84,22 +83,22 @@ def policies_compared(payload: Mapping[str, Any]) -> TextTable:
         Row(
             (
                 f"{row['selection']} {row['scheduling']}",
-                *(_shown(name, row[name]) for name in names),
+                *(_format_parameter(name, row[name]) for name in names),
             ),
             styles={n.removesuffix("_s"): "bold" for n in best if row[n] == best[n]},
         )
         for row in payload["policies"]
     )
-    return TextTable((Column("policy"), *columns), rows, title=_of_history(payload))
+    return TextTable((Column("policy"), *columns), rows, title=_describe_history(payload))
 
 
-def _shown(name: str, value: float) -> str:
+def _format_parameter(name: str, value: float) -> str:
     if name.endswith("_s"):
         return format_duration(value)
     return f"{value:,}" if name == "replicas" else f"{value:,.3f}"
 
 
-def _counts(payload: Mapping[str, Any]) -> str:
+def _format_counts(payload: Mapping[str, Any]) -> str:
     tasks, bags, procs = (
         format_count(payload[name], noun)
         for name, noun in (("tasks", "task"), ("bags", "bag"), ("processors", "processor"))
@@ -107,24 +106,24 @@ def _counts(payload: Mapping[str, Any]) -> str:
     return f"{tasks} in {bags} on {procs}"
 
 
-def _of_history(payload: Mapping[str, Any]) -> str:
+def _describe_history(payload: Mapping[str, Any]) -> str:
     system = ", ".join(f"{c['procs']:,} of speed {c['speed']:g}" for c in payload["clusters"])
     load = "all at once" if payload["load"] is None else f"load {payload['load']:.0%}"
     load += ", more than the capacity of the system" if (payload["load"] or 0.0) > 1 else ""
-    lines = [f"{payload['history']}: {_counts(payload)} ({system}), {load}"]
+    lines = [f"{payload['history']}: {_format_counts(payload)} ({system}), {load}"]
     if payload["parallel"]:
         lines.append(
             f"{payload['parallel']:,} of them were parallel jobs: each is simulated as one task "
             "with its total processor time."
         )
     lines += [
-        _best_of(payload, "makespan_s", "average makespan"),
-        _best_of(payload, "length", "normalised length"),
+        _find_best(payload, "makespan_s", "average makespan"),
+        _find_best(payload, "length", "normalised length"),
     ]
     return "\n".join(lines)
 
 
-def _best_of(payload: Mapping[str, Any], name: str, title: str) -> str:
+def _find_best(payload: Mapping[str, Any], name: str, title: str) -> str:
     """Return the best policy, and how many others are as good within the uncertainty of one
     workload."""
     best = min(payload["policies"], key=lambda row: row[name])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from vgrads.portal.web.set_display import MET, PromiseSummary
-from vgrads.portal.web.sets.answer import _of_run
+from vgrads.portal.web.sets.answer import _describe_run
 from vgrads.portal.web.sets.dashboard import due_text
 from vgrads.portal.web.work_entry import NewestRun, WorkEntry
 
@@ -48,7 +48,7 @@ def test_both_pages_count_by_the_same_clock(ago_s, now_s, text):
         due_s=time.time() + 7200.0 - ago_s,
         goes_on=True,
     )
-    figure, words = _of_run(status)[0]
+    figure, words = _describe_run(status)[0]
     row = due_text(entry, status)
     assert figure.startswith(text)
     assert text in row

@@ -74,7 +74,7 @@ class Interpreter:
                 message = b""
             if not message:
                 return reports
-            reports.append(_checked(message))
+            reports.append(_check_message(message))
 
     def close(self) -> None:
         """Release its descriptors, except those of its streams."""
@@ -82,7 +82,7 @@ class Interpreter:
         self._current.close()
 
 
-def _checked(message: bytes) -> list[Any]:
+def _check_message(message: bytes) -> list[Any]:
     try:
         report: list[Any] = json.loads(message)
         kinds = [type(item) for item in report]

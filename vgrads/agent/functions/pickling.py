@@ -59,14 +59,14 @@ def blame(value: object) -> str:
     """Return, in words, the innermost item or attribute of a value that cannot be pickled."""
     path = ""
     for _ in range(_DEEPEST):
-        inner = next((item for item in _items(value) if not _can(item[1])), None)
+        inner = next((item for item in _list_items(value) if not _can(item[1])), None)
         if inner is None:
             break
         path, value = path + inner[0], inner[1]
     return f" (at {path}, of type {type(value).__qualname__})" if path else ""
 
 
-def _items(value: object) -> list[tuple[str, Any]]:
+def _list_items(value: object) -> list[tuple[str, Any]]:
     if isinstance(value, dict):
         return [(f"[{key!r}]", item) for key, item in value.items()]
     if isinstance(value, (list, tuple)):

@@ -96,7 +96,7 @@ class CallRunner:
         try:
             return 0, dump(value)
         except Exception as error:
-            return 1, _dump_error(_explained(value, error))
+            return 1, _dump_error(_explain_pickling_error(value, error))
         except BaseException as error:
             return 1, _dump_error(error)
 
@@ -129,7 +129,7 @@ class CallRunner:
         self._ready.add(digest)
 
 
-def _explained(value: object, error: BaseException) -> BaseException:
+def _explain_pickling_error(value: object, error: BaseException) -> BaseException:
     """Return the error of a result that cannot be pickled, with the attribute at fault."""
     where = blame(value)
     return CannotBePickled(f"the result cannot be pickled: {error}{where}")
@@ -139,7 +139,7 @@ def _dump_error(error: BaseException) -> list[Any]:
     """Return the parts of (the packed exception, its traceback as text, its name and text): where
     it is read, its class may be missing."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    words = f"{type(error).__qualname__}: {_text_of(error)}"
+    words = f"{type(error).__qualname__}: {_format_error(error)}"
     try:
         parts = dump(error)
         load([memoryview(part) for part in parts])  # some are pickled and cannot be read
@@ -148,21 +148,21 @@ def _dump_error(error: BaseException) -> list[Any]:
     return dump((pack(parts), text, words))
 
 
-def _shortened(parts: list[Any]) -> list[Any]:
+def _shorten_exception(parts: list[Any]) -> list[Any]:
     """Return an exception that fits a report: its type and its beginning in words."""
     _, text, words = load([memoryview(part) for part in parts])
     short = words[:2000]
     return dump((pack(dump(RuntimeError(short))), text[-8000:], short))
 
 
-def _text_of(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:
         return "(no text)"
 
 
-def _tail(descriptor: int, most: int) -> str:
+def _take_tail(descriptor: int, most: int) -> str:
     """Return the last bytes printed to a file, and empty it."""
     size = os.lseek(descriptor, 0, os.SEEK_END)
     if not size:
@@ -187,7 +187,7 @@ def report(
     code, parts = outcome
     value, in_file = "", False
     if code and packed_size(parts) > _INLINE:
-        parts = _shortened(parts)
+        parts = _shorten_exception(parts)
     if packed_size(parts) <= _INLINE:
         value = binascii.b2a_base64(pack(parts), newline=False).decode()
     else:
@@ -196,7 +196,7 @@ def report(
             write_packed(parts, file)
         in_file = True
     most = min(most, (LONGEST - len(value) - 1024) // 12)  # six bytes a character, two streams
-    printed = [_tail(1, most), _tail(2, most)]
+    printed = [_take_tail(1, most), _take_tail(2, most)]
     return json.dumps([number, code, *used, *printed, value, in_file]).encode()
 
 

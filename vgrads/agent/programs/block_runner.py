@@ -51,7 +51,7 @@ class Block:
         self.count, self.began_s = 0, 0.0
         if self.wave:
             high, wide = self.bottom - self.top, self.right - self.left
-            edge = parted(_bytes_of("edge"), 1 + wide + high)
+            edge = parted(_read_bytes("edge"), 1 + wide + high)
             self.above, self.before = edge[: wide + 1], edge[wide + 1 :]
 
     def cells(self) -> Iterator[Cell]:
@@ -86,7 +86,7 @@ class Block:
             raise Enough
 
 
-def _bytes_of(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
@@ -215,9 +215,9 @@ class Programs:
                 if os.WIFSIGNALED(status)
                 else f"exited with code {os.WEXITSTATUS(status)}"
             )
-            text = _bytes_of(f"err.{lane}")[-_TEXT:].decode("utf-8", "replace").strip()
+            text = _read_bytes(f"err.{lane}")[-_TEXT:].decode("utf-8", "replace").strip()
             self.block.fail(cell, f"F {how}: {text}".rstrip(": "))
-        value = _bytes_of(out)
+        value = _read_bytes(out)
         if not value:
             self.block.fail(cell, "F printed nothing")
         self.values[cell] = value
@@ -320,10 +320,10 @@ class Functions:
         if self.block.wave:
             return self.wave_by_threads(procs) if procs > 1 else self.wave()
         columns = range(self.block.left, self.block.right)
-        right = {j: _bytes_of(item_of("b", j)) for j in columns}
+        right = {j: _read_bytes(item_of("b", j)) for j in columns}
 
         def row(i: int) -> list[bytes]:
-            left = _bytes_of(item_of("a", i))
+            left = _read_bytes(item_of("a", i))
             first = max(i, self.block.left) if self.block.work["half"] else self.block.left
             return [
                 self.compute_cell((i, j), left, right[j]) for j in range(first, self.block.right)

@@ -53,26 +53,26 @@ def parse_score(text: str) -> MachineScore:
     ValueError with the error."""
     for line in reversed(text.splitlines()):
         if line.lstrip().startswith("{") and '"cpu_score"' in line:
-            return _checked(line.strip())
+            return _check_line(line.strip())
     raise ValueError(
         "no line with a cpu_score; what was printed ends with " + repr(text.strip()[-200:])
     )
 
 
-def _checked(line: str) -> MachineScore:
+def _check_line(line: str) -> MachineScore:
     try:
         payload = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the line with the score is not valid JSON: {error}") from error
-    rates = {name: _positive(payload, name) for name in ("cpu_score", "io_score")}
-    cores = _positive(payload, "cores")
+    rates = {name: _require_positive(payload, name) for name in ("cpu_score", "io_score")}
+    cores = _require_positive(payload, "cores")
     if cores != int(cores):
         raise ValueError(f"cores is {cores}, which is not a whole number")
-    memory = None if payload.get("memory_mib") is None else _positive(payload, "memory_mib")
+    memory = None if payload.get("memory_mib") is None else _require_positive(payload, "memory_mib")
     return MachineScore(cores=int(cores), memory_mib=memory, **rates)
 
 
-def _positive(payload: dict[str, object], name: str) -> float:
+def _require_positive(payload: dict[str, object], name: str) -> float:
     value = payload.get(name)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(f"{name} is {value!r:.40}, which is not a number")
@@ -88,23 +88,23 @@ def _positive(payload: dict[str, object], name: str) -> float:
 def measure(folder: str = ".", cpu_s: float = CPU_S, file_mib: int = FILE_MIB) -> MachineScore:
     """Measure this machine: three rounds of work of ``cpu_s`` seconds each, and of files of
     ``file_mib`` at most."""
-    kinds = (_loops, _buffers, _tables)
+    kinds = (_run_loops, _hash_buffers, _process_tables)
     rates = []
     for work in kinds:
         work()  # once, to load modules that are loaded on first use
     for _ in range(ROUNDS):
         each = [_rate(work, cpu_s) for work in kinds]
         rates.append(math.exp(sum(math.log(rate) for rate in each) / len(each)))
-    disk = [_file_rate(folder, file_mib) for _ in range(ROUNDS)]
+    disk = [_measure_file_rate(folder, file_mib) for _ in range(ROUNDS)]
     return MachineScore(
-        cpu_score=round(_middle(rates), 3),
-        io_score=round(_middle(disk), 3),
-        cores=_cores(),
-        memory_mib=_memory_mib(),
+        cpu_score=round(_compute_middle(rates), 3),
+        io_score=round(_compute_middle(disk), 3),
+        cores=_list_cores(),
+        memory_mib=_read_memory_mib(),
     )
 
 
-def _middle(values: list[float]) -> float:
+def _compute_middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
@@ -125,7 +125,7 @@ def _rate(work: Callable[[], object], for_s: float) -> float:
     return best
 
 
-def _loops() -> float:
+def _run_loops() -> float:
     """Compute integers and floats in plain loops."""
     state, total = 12345, 0.0
     for _ in range(20000):
@@ -136,13 +136,13 @@ def _loops() -> float:
     return total
 
 
-def _buffers() -> int:
+def _hash_buffers() -> int:
     """Hash and pack buffers, in the C parts of Python."""
     block = hashlib.sha256(b"vgrads").digest() * 2048 + bytes(range(256)) * 256
     return zlib.crc32(zlib.compress(block, 6)) ^ hashlib.sha256(block).digest()[0]
 
 
-def _tables() -> int:
+def _process_tables() -> int:
     """Process text and tables, where memory matters."""
     counts: dict[str, int] = {}
     for number in range(8000):
@@ -151,7 +151,7 @@ def _tables() -> int:
     return sum(sorted(counts.values())[::7])
 
 
-def _file_rate(folder: str, file_mib: int) -> float:
+def _measure_file_rate(folder: str, file_mib: int) -> float:
     """Return MiB per second written, synced to the disk and read again; of fewer than ``file_mib``
     where that takes too long.
 
@@ -161,7 +161,7 @@ def _file_rate(folder: str, file_mib: int) -> float:
     handle, name = tempfile.mkstemp(prefix="vgrads-score-", dir=folder)
     try:
         with os.fdopen(handle, "w+b", buffering=0) as file:
-            parts = _written(file.fileno(), file_mib)
+            parts = _time_writing(file.fileno(), file_mib)
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             os.lseek(file.fileno(), 0, os.SEEK_SET)
@@ -169,12 +169,12 @@ def _file_rate(folder: str, file_mib: int) -> float:
             while block := os.read(file.fileno(), 1 << 20):
                 size += len(block)
             read_s = time.perf_counter() - begin
-        return size / 2**20 / max(1e-9, _middle(parts) * len(parts) + read_s)
+        return size / 2**20 / max(1e-9, _compute_middle(parts) * len(parts) + read_s)
     finally:
         Path(name).unlink()
 
 
-def _written(descriptor: int, file_mib: int) -> list[float]:
+def _time_writing(descriptor: int, file_mib: int) -> list[float]:
     """Return the seconds in which each part of the file was synced to the disk."""
     part = os.urandom(min(PART_MIB, file_mib) << 20)
     times: list[float] = []
@@ -192,7 +192,7 @@ def _write_all(descriptor: int, block: bytes) -> None:
         left = left[os.write(descriptor, left) :]
 
 
-def _cores() -> int:
+def _list_cores() -> int:
     """Return the cores that this process may use: in a slot of a batch system fewer than the
     machine has."""
     if hasattr(os, "sched_getaffinity"):
@@ -200,7 +200,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _memory_mib() -> float | None:
+def _read_memory_mib() -> float | None:
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**20, 1)
     except (ValueError, OSError, AttributeError):

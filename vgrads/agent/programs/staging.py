@@ -51,7 +51,9 @@ def main(what: str) -> int:
         for file in work[what]:
             if what == "fetch":
                 stored = Path(work["kept"]).absolute()
-                again(partial(_bring, here / file["name"], file, stored), file["url"], until_s)
+                again(
+                    partial(_place_input, here / file["name"], file, stored), file["url"], until_s
+                )
             else:
                 folders = [Path(folder) / file["name"] for folder in work["folders"]]
                 again(partial(_take, folders, file), file["url"], until_s)
@@ -59,7 +61,9 @@ def main(what: str) -> int:
         return _print(here, str(error), _FAULT)
     except Exception as error:  # libraries of a server's protocol may raise anything
         return _print(
-            here, f"{file['url']}: {_words(error)}", _FAULT if _for_good(error) else _TEMPORARY
+            here,
+            f"{file['url']}: {_describe_error(error)}",
+            _FAULT if _is_permanent(error) else _TEMPORARY,
         )
     return 0
 
@@ -79,10 +83,12 @@ def again(
         except Fault:
             raise
         except Exception as error:  # libraries of a server's protocol may raise anything
-            if _for_good(error) or time.monotonic() + pause_s > until_s:
+            if _is_permanent(error) or time.monotonic() + pause_s > until_s:
                 raise
             with contextlib.suppress(OSError):  # on a full disk the next try is still made
-                print(f"{url}: {_words(error)}; next try in {pause_s:.0f} s", file=sys.stderr)
+                print(
+                    f"{url}: {_describe_error(error)}; next try in {pause_s:.0f} s", file=sys.stderr
+                )
         sleep(pause_s)
         pause_s = min(2.0 * pause_s, _LONGEST_PAUSE_S)
 
@@ -94,7 +100,7 @@ def _print(here: Path, reason: str, code: int) -> int:
     return code
 
 
-def _for_good(error: Exception) -> bool:
+def _is_permanent(error: Exception) -> bool:
     """Return True where a retry would fail too: there is no such file, or no permission to read
     it."""
     if isinstance(error, urllib.error.HTTPError):
@@ -192,7 +198,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError):
         return f"HTTP {error.code} {error.reason}"
     if isinstance(error, urllib.error.URLError):
@@ -202,14 +208,14 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _bring(target: Path, file: dict[str, Any], stored_path: Path) -> None:
+def _place_input(target: Path, file: dict[str, Any], stored_path: Path) -> None:
     """Place an input in the task's folder: a link to the fetched file, or a file of its own where
     the task also writes it."""
     whole = (
         stored_path / hashlib.sha256(f"{file['url']} {file['digest']}".encode()).hexdigest()[:32]
     )
     stored_path.mkdir(parents=True, exist_ok=True)
-    with _alone(whole.with_suffix(".lock")):
+    with _lock_node(whole.with_suffix(".lock")):
         if not whole.exists():
             _fetch(file, whole)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +226,7 @@ def _bring(target: Path, file: dict[str, Any], stored_path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _lock_node(path: Path) -> Iterator[None]:
     """Lock: one process of a node at a time, as far as the file system supports it; two that fetch
     the same file only take longer."""
     with path.open("w") as lock:
@@ -240,7 +246,7 @@ def _fetch(file: dict[str, Any], whole: Path) -> None:
         if not Path(f"/proc/{left.suffix[1:]}").exists():
             left.unlink(missing_ok=True)
     try:
-        with _reading(file["url"]) as source, draft.open("wb") as to:
+        with _open_url(file["url"]) as source, draft.open("wb") as to:
             while chunk := source.read(_CHUNK):
                 digest.update(chunk)
                 to.write(chunk)
@@ -262,19 +268,19 @@ def _refuse_cut(source: object, came: int) -> None:
         raise OSError(f"ended after {came} of {length} bytes")
 
 
-def _reading(url: str) -> Any:
+def _open_url(url: str) -> Any:
     scheme = urlsplit(url).scheme
     if scheme in ("http", "https"):
         request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
         return urllib.request.urlopen(request, timeout=_ANSWER_S)
-    return _path(url).open("rb") if scheme == "file" else _elsewhere(url, "rb")
+    return _parse_path(url).open("rb") if scheme == "file" else _open_object(url, "rb")
 
 
-def _path(url: str) -> Path:
+def _parse_path(url: str) -> Path:
     return Path(unquote(urlsplit(url).path))
 
 
-def _elsewhere(url: str, mode: str) -> Any:
+def _open_object(url: str, mode: str) -> Any:
     """Open a file in an object store."""
     try:
         import fsspec  # noqa: PLC0415 only where one is asked for
@@ -304,7 +310,7 @@ def _put(url: str, source: IO[bytes], size: int) -> None:
 
 
 def _put_file(url: str, source: IO[bytes], _: int) -> None:
-    target = _path(url)
+    target = _parse_path(url)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name[:200]}.{os.uname().nodename}.{os.getpid()}")
     try:
@@ -316,7 +322,7 @@ def _put_file(url: str, source: IO[bytes], _: int) -> None:
 
 
 def _put_object(url: str, source: IO[bytes], _: int) -> None:
-    with _elsewhere(url, "wb") as to:
+    with _open_object(url, "wb") as to:
         shutil.copyfileobj(source, to, _CHUNK)
 
 

@@ -29,7 +29,7 @@ def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> st
     keys = open_keys(folder)
     slot = spec_id(f"{AD_HOC}.{name}", run)
     payload = {
-        **keys.contact(contact or _address(), port),
+        **keys.contact(contact or _find_address(), port),
         "VGRADS_HOST_KEY": derive_key(keys.secret, slot),
         "VGRADS_SLOT": slot,
     }
@@ -42,7 +42,7 @@ def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> st
     )
 
 
-def _address() -> str:
+def _find_address() -> str:
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError as error:

@@ -187,13 +187,13 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
             "it needs " + ", ".join(f"task {n}: {WORDS[bag.tasks.status[n]]}" for n in needs)
         )
     elif status != DONE:
-        reasons += _why_it_waits(folder, state, bag, task)
+        reasons += _explain_waiting(folder, state, bag, task)
     if status in (PENDING, ASSIGNED):
-        row["hosts"] = _why_not(folder, state, bag, task, agent)
+        row["hosts"] = _list_obstacles(folder, state, bag, task, agent)
     return row
 
 
-def _why_not(
+def _list_obstacles(
     folder: Path, state: State, bag: BagState, task: int, state_filter: str
 ) -> list[dict[str, Any]]:
     """Return the obstacle between the task and each connected agent."""
@@ -223,7 +223,7 @@ def _why_not(
     ]
 
 
-def _why_it_waits(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
+def _explain_waiting(folder: Path, state: Any, bag: Any, task: int) -> list[str]:
     if bag.cancelled:
         return [f"its bag was cancelled: {bag.cancelled}"]
     agents = [h for h in state.agents.values() if h.here and not h.leaving]

@@ -48,7 +48,7 @@ def answer_deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides)
     """Return ``vgrads size BAG --sites SITES --json``: the cheapest plan, the front of cost and
     probability, and the cost by deadline."""
     document, _ = load_bag(path)
-    goal = _goal(document, str(path), overrides)
+    goal = _read_goal(document, str(path), overrides)
     if document.runtime_s is None:
         raise InputError(
             "is not given: no promise is possible before the first tasks have run",
@@ -62,7 +62,7 @@ def answer_deadline_plan(path: Path, catalog: Catalog, overrides: GoalOverrides)
         f"{work.tasks:,} of {format_count(tasks, 'task')} of {format_seconds(document.runtime_s)}"
     )
     stated = overrides.deadline_text or as_written(load_mapping(path).get("deadline", ""))
-    return _answer(text, work, goal, _sources(catalog, document, goal), stated)
+    return _answer(text, work, goal, _make_sources(catalog, document, goal), stated)
 
 
 def answer_matrix_plan(
@@ -73,7 +73,7 @@ def answer_matrix_plan(
     cell."""
     document = BagDocument(name=kind, command="block", runtime_s=cell_s)
     check_places(catalog, document)
-    goal = _goal(document, f"--{kind}", overrides)
+    goal = _read_goal(document, f"--{kind}", overrides)
     cells = BlockGrid(kind, *sides, 1, 1)
     workers = sum(site.limits.most * site.procs for site in find_places(catalog, [document]))
     side = block_of(cells, cell_s, max(1, workers))
@@ -95,15 +95,17 @@ def answer_matrix_plan(
         f"{format_count(blocks, 'block')} of "
         f"{grid.high} x {grid.wide}"
     )
-    return _answer(text, work, goal, _sources(catalog, document, goal), overrides.deadline_text)
+    return _answer(
+        text, work, goal, _make_sources(catalog, document, goal), overrides.deadline_text
+    )
 
 
 def _answer(
     text: str, work: Work, goal: BagGoal, nodes: tuple[NodeSource, ...], deadline_text: str
 ) -> dict[str, Any]:
-    chosen = plan_nodes(work, nodes, _goal_of(goal, 1.0), _SCENARIOS)
+    chosen = plan_nodes(work, nodes, _scale_goal(goal, 1.0), _SCENARIOS)
     curve = {
-        factor: plan_nodes(work, nodes, _goal_of(goal, factor), _SCENARIOS_OF_CURVE)
+        factor: plan_nodes(work, nodes, _scale_goal(goal, factor), _SCENARIOS_OF_CURVE)
         for factor in _FACTORS
         if factor != 1.0
     }
@@ -119,10 +121,10 @@ def _answer(
         "budget_usd": goal.budget_usd,
         "enough": best.enough,
         "promise": best.promise,
-        "chosen": _row(best.chosen, nodes),
-        "front": [_row(planned, nodes) for planned in chosen.front],
+        "chosen": _make_row(best.chosen, nodes),
+        "front": [_make_row(planned, nodes) for planned in chosen.front],
         "deadlines": [
-            {"deadline_s": goal.deadline_s * factor} | _cost(plan, nodes)
+            {"deadline_s": goal.deadline_s * factor} | _compute_cost(plan, nodes)
             for factor, plan in by_factor.items()
         ],
     }
@@ -135,16 +137,16 @@ def never_falling(
     requested probability: a plan also keeps a later deadline."""
     best: DeadlinePlan | None = None
     for factor, plan in plans:
-        if best is None or _worth(plan, requested) >= _worth(best, requested):
+        if best is None or _compute_worth(plan, requested) >= _compute_worth(best, requested):
             best = plan
         yield factor, best
 
 
-def _worth(plan: DeadlinePlan, requested: float) -> tuple[bool, float]:
+def _compute_worth(plan: DeadlinePlan, requested: float) -> tuple[bool, float]:
     return plan.enough, min(plan.chosen.probability, requested)
 
 
-def _goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoal:
+def _read_goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoal:
     deadline_s = overrides.deadline_s or document.deadline_s
     if deadline_s is None:
         raise InputError("is not given", where=f"{where}: deadline", fix="give --deadline")
@@ -157,7 +159,7 @@ def _goal(document: BagDocument, where: str, overrides: GoalOverrides) -> BagGoa
     )
 
 
-def _goal_of(goal: BagGoal, factor: float) -> Goal:
+def _scale_goal(goal: BagGoal, factor: float) -> Goal:
     return Goal(
         deadline_s=goal.deadline_s * factor,
         probability=goal.probability,
@@ -165,7 +167,7 @@ def _goal_of(goal: BagGoal, factor: float) -> Goal:
     )
 
 
-def _sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
+def _make_sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
     stated = document.model_copy(update={"deadline": goal.deadline_s, "probability": 0.5})
     places, procs = find_places(catalog, [stated]), document.procs
     spot = {where.site: where for where in places if where.market}
@@ -185,7 +187,7 @@ def _sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[No
     return tuple(results)
 
 
-def _row(planned: PlannedNodes, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
+def _make_row(planned: PlannedNodes, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
     queues = [source.name for source in sources if not source.cloud]
     nodes = dict(zip(queues, planned.plan.queues, strict=True))
     if planned.plan.cloud:
@@ -200,5 +202,5 @@ def _row(planned: PlannedNodes, sources: tuple[NodeSource, ...]) -> dict[str, An
     }
 
 
-def _cost(plan: DeadlinePlan, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
-    return {"enough": plan.enough, **_row(plan.chosen, sources)}
+def _compute_cost(plan: DeadlinePlan, sources: tuple[NodeSource, ...]) -> dict[str, Any]:
+    return {"enough": plan.enough, **_make_row(plan.chosen, sources)}

@@ -118,7 +118,7 @@ class BagWork:
 
     async def _carry_out(self) -> Dispatcher:
         keys = open_keys(self.folder)
-        began = _began(self.folder)
+        began = _find_begin(self.folder)
         report, clock = Report(self.folder, began.unix_s), WallClock(began.elapsed_s())
 
         config = DispatcherConfig(
@@ -285,7 +285,7 @@ class BagWork:
         return self.extension.status() if self.extension else {}
 
 
-def _began(folder: Path) -> Moment:
+def _find_begin(folder: Path) -> Moment:
     """Return the start of a dispatcher's clock, which may have been restarted since."""
     path = folder / "began"
     if not path.exists():

@@ -159,7 +159,7 @@ def read_border(
 
     Rows go with x, columns with y; a missing number is derived from the length of the edge.
     """
-    value = _files_of(path) if path.is_dir() else _lines_of(path)
+    value = _list_files(path) if path.is_dir() else _read_lines(path)
     if rows is None:
         rows = next(n for n in range(1 << 30) if value(x + n, y - 1) is None)
     if cols is None:
@@ -180,7 +180,7 @@ def read_border(
     return rows, cols, results
 
 
-def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
+def _list_files(folder: Path) -> Callable[[int, int], bytes | None]:
     def value(i: int, j: int) -> bytes | None:
         path = folder / f"R.{i}.{j}"
         return read_user_file(path) if path.is_file() else None
@@ -188,7 +188,7 @@ def _files_of(folder: Path) -> Callable[[int, int], bytes | None]:
     return value
 
 
-def _lines_of(path: Path) -> Callable[[int, int], bytes | None]:
+def _read_lines(path: Path) -> Callable[[int, int], bytes | None]:
     problem_files = {}
     try:
         lines = read_user_file(path, any_kind=True).splitlines()
@@ -343,7 +343,7 @@ def measure(problem: MatrixProblem, digests: Digests) -> Measured:
         blocks = lay_out(
             place, matrix_problem, digests, matrix_problem.grid(_TRIED), place / "none"
         )
-        files = BlockFiles(_empty(place), place, place / "given", blocks=blocks)
+        files = BlockFiles(_empty_folder(place), place, place / "given", blocks=blocks)
         area = blocks.grid.area(0)
         for name, (path, _) in {**blocks.common, **blocks.items(area)}.items():
             (stage / name).parent.mkdir(parents=True, exist_ok=True)
@@ -375,7 +375,7 @@ def measure(problem: MatrixProblem, digests: Digests) -> Measured:
     return Measured(measured["cells"], measured["seconds"])
 
 
-def _empty(folder: Path) -> Any:
+def _empty_folder(folder: Path) -> Any:
     document = BagDocument(name="blocks", command="block")
     return blocks_bag(build_bag(document, folder), folder)[0]
 

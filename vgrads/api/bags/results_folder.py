@@ -261,12 +261,12 @@ class BagResults:
         """Return whether the table may be written to the folder of outputs: the bag is not large,
         and none of its outputs has such a name."""
         bag = self._stored.bag
-        return len(bag.commands) <= MOST_BY_ITSELF and not _own_name(bag)
+        return len(bag.commands) <= MOST_BY_ITSELF and not _find_own_name(bag)
 
 
 def check_names(bag: BagSpec) -> None:
     """Raise InputError where a task of a bag has an output that a table would replace."""
-    if name := _own_name(bag):
+    if name := _find_own_name(bag):
         raise InputError(
             f"every folder of results has a file '{name}' of its own",
             where="outputs",
@@ -274,7 +274,7 @@ def check_names(bag: BagSpec) -> None:
         )
 
 
-def _own_name(bag: BagSpec) -> str:
+def _find_own_name(bag: BagSpec) -> str:
     """Return an output of a task that is also the name of a file of results; empty where there is
     none."""
     names, commands = bag.outputs, bag.commands

@@ -90,7 +90,7 @@ def record_and_reuse(
     limit_s = _OWN_S if own else _SERVED_S
     with FileReader(stored.bag.account, limit_s) as files:
         _record(folder, stored, catalog, own, files)
-        reused = _reuse(folder, stored, earlier, files)
+        reused = _carry_over(folder, stored, earlier, files)
     if note := files.note():
         _log.warning("bag '%s': %s", stored.document.name, note)
     return reused
@@ -108,7 +108,7 @@ def _record(
         return
     if not isinstance(spec.commands, Listed | Template):
         return  # blocks of a matrix, which has its own record
-    texts = _texts(spec)
+    texts = _name_files(spec)
     if any(map(writes_elsewhere, texts)):
         return
     names = sorted({name for text in texts for name in absolute_names(text)})
@@ -118,16 +118,18 @@ def _record(
     record = {
         "common": _digest(common),
         "tasks": _digest_of_tasks(stored, folder),
-        "reads": {name: _as_list(of) for name, of in files.read(names).items() if of is not None},
+        "reads": {
+            name: _convert_to_list(of) for name, of in files.read(names).items() if of is not None
+        },
     }
-    write_whole(_folder(folder, stored) / _RECORD, json.dumps(record).encode())
+    write_whole(_resolve_folder(folder, stored) / _RECORD, json.dumps(record).encode())
 
 
-def _reuse(
+def _carry_over(
     folder: Path, stored: StoredBag, earlier: Iterable[EarlierBag], files: FileReader
 ) -> int:
     """Carry the results of earlier runs over; return the number of tasks that are done by them."""
-    bag = _folder(folder, stored)
+    bag = _resolve_folder(folder, stored)
     record = read_json(bag / _RECORD, None)
     if not isinstance(record, dict):
         return 0
@@ -137,7 +139,9 @@ def _reuse(
         before = read_json(other.bag / _RECORD, {})
         if left.any() and record["common"] == before.get("common"):
             same = record["tasks"] == before["tasks"]
-            part = _fitting(stored, other, left, same, _changed_files(before["reads"], files))
+            part = _find_fitting(
+                stored, other, left, same, _list_changed_files(before["reads"], files)
+            )
             left[part.tasks] = False
             parts.append(part)
     parts = [part for part in parts if len(part.tasks)]
@@ -176,7 +180,7 @@ class _ReusedPart:
                 yield replace(output, task=number[output.task])
 
 
-def _fitting(
+def _find_fitting(
     stored: StoredBag, other: EarlierBag, left: np.ndarray, same: bool, changed: set[str]
 ) -> _ReusedPart:
     """Return the tasks that an earlier run has done alike. ``left``: those without results so far;
@@ -191,7 +195,7 @@ def _fitting(
         except InputError:  # of another version
             return _ReusedPart(done, before[:0], before[:0])
         missing = np.flatnonzero(left)
-        tasks, rows = _matched(_keys(stored.bag, missing), _keys(old, before))
+        tasks, rows = _matched(_number_keys(stored.bag, missing), _number_keys(old, before))
         tasks = missing[tasks]
     some = left[tasks]
     tasks, rows = tasks[some], rows[some]
@@ -200,15 +204,15 @@ def _fitting(
         fits = np.array([changed.isdisjoint(absolute_names(command(t))) for t in tasks.tolist()])
         tasks, rows = tasks[fits], rows[fits]
     if stored.bag.inputs and len(tasks):
-        fits = _with_same_inputs(stored, other, tasks)
+        fits = _select_same_inputs(stored, other, tasks)
         tasks, rows = tasks[fits], rows[fits]
     if stored.bag.outputs and len(tasks):
-        fits = _with_outputs(stored, other, tasks, before[rows])
+        fits = _select_with_outputs(stored, other, tasks, before[rows])
         tasks, rows = tasks[fits], rows[fits]
     return _ReusedPart(done, tasks, rows)
 
 
-def _keys(spec: BagSpec, tasks: np.ndarray) -> np.ndarray:
+def _number_keys(spec: BagSpec, tasks: np.ndarray) -> np.ndarray:
     """Return a number for each task that is equal for equal commands and file names."""
     commands, names = spec.commands, (*spec.inputs, *spec.outputs)
     if not names:
@@ -229,7 +233,7 @@ def _matched(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return order[fits], before[at[fits]]
 
 
-def _with_same_inputs(stored: StoredBag, other: EarlierBag, tasks: np.ndarray) -> np.ndarray:
+def _select_same_inputs(stored: StoredBag, other: EarlierBag, tasks: np.ndarray) -> np.ndarray:
     sent, files, commands = read_sent_inputs(other.bag), stored.files, stored.bag.commands
     same: dict[str, bool] = {}
 
@@ -243,7 +247,7 @@ def _with_same_inputs(stored: StoredBag, other: EarlierBag, tasks: np.ndarray) -
     return np.fromiter(fits, bool)
 
 
-def _with_outputs(
+def _select_with_outputs(
     stored: StoredBag, other: EarlierBag, tasks: np.ndarray, before: np.ndarray
 ) -> np.ndarray:
     results, commands = other.bag / "results", stored.bag.commands
@@ -300,7 +304,7 @@ def read_carried_tasks(folder: Path, number: int) -> list[int]:
     return read_done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
 
 
-def _changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader) -> set[str]:
+def _list_changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader) -> set[str]:
     """Return the files with absolute names that are no longer as an earlier run has read them, or
     could not be read: then or now."""
     were = {name: FileFingerprint(*was) for name, was in reads.items() if was is not None}
@@ -313,7 +317,7 @@ def _changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader)
     return reads.keys() - same
 
 
-def _texts(spec: BagSpec) -> list[str]:
+def _name_files(spec: BagSpec) -> list[str]:
     """Return texts that name the files that its commands name; of a template that joins names with
     parameters, each command."""
     commands = spec.commands
@@ -339,11 +343,11 @@ def _has_paths(rows: Sequence[tuple[str, ...]]) -> bool:
 def _digest_of_tasks(stored: StoredBag, folder: Path) -> str:
     document = stored.document
     whole = hashlib.sha256()
-    parameters = {name: _plain(value) for name, value in document.parameters.items()}
+    parameters = {name: _strip_value(value) for name, value in document.parameters.items()}
     whole.update(
         json.dumps([document.command, document.commands, list(parameters.items())]).encode()
     )
-    given = _folder(folder, stored) / "given"
+    given = _resolve_folder(folder, stored) / "given"
     for path in sorted(given.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
@@ -351,7 +355,7 @@ def _digest_of_tasks(stored: StoredBag, folder: Path) -> str:
     return whole.hexdigest()
 
 
-def _plain(value: object) -> object:
+def _strip_value(value: object) -> object:
     dumped = getattr(value, "model_dump", None)
     return dumped(mode="json") if dumped else value
 
@@ -360,10 +364,10 @@ def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _as_list(answer: Answer) -> list[object] | None:
+def _convert_to_list(answer: Answer) -> list[object] | None:
     """Return the values of a file; None where it could not be read."""
     return list(answer) if isinstance(answer, tuple) else None
 
 
-def _folder(folder: Path, stored: StoredBag) -> Path:
+def _resolve_folder(folder: Path, stored: StoredBag) -> Path:
     return folder / "bags" / f"{stored.number:04d}"

@@ -51,7 +51,7 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
             where="runtime_s",
             fix="give runtime_s, in seconds",
         )
-    widest = max((_procs(s, document.hosts) for s in sites), default=0)
+    widest = max((_count_procs(s, document.hosts) for s in sites), default=0)
     if document.procs > widest:
         raise InputError(
             f"needs {format_count(document.procs, 'processor')} of one node; the largest has "
@@ -68,7 +68,7 @@ def check_places(catalog: Catalog, document: BagDocument) -> None:
         )
 
 
-def _procs(site: Site, agents: HostsDocument) -> int:
+def _count_procs(site: Site, agents: HostsDocument) -> int:
     """Return the processors of one node of a site."""
     node = (
         site.procs if site.driver == "local" else min(site.procs, max(n.cores for n in site.nodes))
@@ -100,10 +100,10 @@ def find_places(
         if wanting:
             results.append(_place(site, wanting))
             if zero_s is not None and (site.closed or reported.get(site.name)):
-                limit = partial(_longest_stay, site, results[-1], (zero_s, reported))
+                limit = partial(_find_longest_stay, site, results[-1], (zero_s, reported))
                 results[-1] = replace(results[-1], limit=limit)
             goals = [d for d in documents if d.goal and (not d.sites or site.name in d.sites)]
-            if goals and (spot_price := _spot_price(site)) is not None:
+            if goals and (spot_price := _find_spot_price(site)) is not None:
                 results.append(replace(results[-1], market=SPOT, price=spot_price))
     if any(document.goal for document in documents):
         from vgrads.api.bags.queue_waits import add_forecasts  # noqa: PLC0415 slow to import
@@ -112,7 +112,7 @@ def find_places(
     return results
 
 
-def _longest_stay(
+def _find_longest_stay(
     site: Site, where: FleetSite, since: tuple[float, Reported], now_s: float, wait_s: float
 ) -> LongestStay:
     """Return how long nodes may stay that are requested now: until the site closes, less the time
@@ -135,11 +135,11 @@ def _longest_stay(
     return LongestStay(length_s=whole_s, reason=reason)
 
 
-def _spot_price(site: Site) -> float | None:
+def _find_spot_price(site: Site) -> float | None:
     return max(site.nodes, key=lambda n: n.cores).spot_price_usd_per_hour
 
 
-def _waits_s(site: Site, queue: Queue | None) -> tuple[float, ...]:
+def _compute_waits_s(site: Site, queue: Queue | None) -> tuple[float, ...]:
     """Return quantiles of the wait for a node: in a queue as its operator states, exponential with
     the stated probability within the stated wait; elsewhere the time to boot."""
     if queue is None:
@@ -152,7 +152,7 @@ def _waits_s(site: Site, queue: Queue | None) -> tuple[float, ...]:
 
 def _place(site: Site, wanting: Sequence[HostsDocument]) -> FleetSite:
     first = wanting[0]
-    procs = max(_procs(site, agents) for agents in wanting)
+    procs = max(_count_procs(site, agents) for agents in wanting)
     longest_s = max(float(agents.longest) for agents in wanting)
     if site.driver == "local":  # this machine: no other user waits for it
         longest_s = max(longest_s, _LOCAL_S)
@@ -177,7 +177,7 @@ def _place(site: Site, wanting: Sequence[HostsDocument]) -> FleetSite:
         price=node.price_usd_per_hour,
         billing_s=site.billing_s,
         cloud=site.kind == "cloud",
-        waits_s=_waits_s(site, queue),
+        waits_s=_compute_waits_s(site, queue),
     )
 
 

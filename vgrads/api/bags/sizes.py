@@ -75,7 +75,7 @@ def read_work(path: Path, dispatch_s: float) -> WorkModel:
                         where=f"{path}: {workflow.name}: task '{task.id}': runtime_s",
                         fix="give runtime_s; 'vgrads runtimes predict' shows the known run times",
                     )
-        work = _of_set(workflow_set, dispatch_s)
+        work = _size_set(workflow_set, dispatch_s)
         return replace(work, deadline_s=None) if bare else work
     document, bag = load_bag(path)
     if document.runtime_s is None:
@@ -84,10 +84,10 @@ def read_work(path: Path, dispatch_s: float) -> WorkModel:
             where=f"{path}: runtime_s",
             fix="give runtime_s",
         )
-    return _of_bag(bag, document.runtime_s, dispatch_s)
+    return _size_bag(bag, document.runtime_s, dispatch_s)
 
 
-def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
+def _size_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
     times: list[float] = []
     widths: list[int] = []
     parents: list[list[int]] = []
@@ -111,7 +111,7 @@ def _of_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
     )
 
 
-def _of_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
+def _size_bag(bag: BagSpec, runtime_s: float, dispatch_s: float) -> WorkModel:
     tasks, each_s = len(bag.commands), runtime_s + dispatch_s
     return WorkModel(
         what=f"{format_count(tasks, 'task')} of {format_seconds(runtime_s)}",
@@ -155,11 +155,11 @@ def make_matrix_work(kind: str, grid: str, cell_s: float, machines: Resources) -
         what=f"{kind}, {rows} x {format_count(cols, 'cell')} of {format_seconds(cell_s)}",
         run_s=run_s,
         total_s=rows * cols * cell_s,
-        how=_as_answer(how),
+        how=_make_answer(how),
     )
 
 
-def _as_answer(value: SizePoint | Implementation) -> dict[str, Any]:
+def _make_answer(value: SizePoint | Implementation) -> dict[str, Any]:
     row = field_values(value)
     return {"hosts": row.pop("nodes")} | row
 
@@ -199,8 +199,9 @@ def size(work: WorkModel, question: SizeQuestion) -> dict[str, Any]:
         "procs": question.procs,
         "deadline_s": deadline_s,
         "how": work.how,
-        "sizes": [_as_answer(point) for point in sizes],
+        "sizes": [_make_answer(point) for point in sizes],
         "worth": {
-            name: _as_answer(point) for name, point in find_notable_sizes(sizes, deadline_s).items()
+            name: _make_answer(point)
+            for name, point in find_notable_sizes(sizes, deadline_s).items()
         },
     }

@@ -134,7 +134,7 @@ class VirtualBagWork:
             clock,
             lambda: self._control(clock),
             self._write_now_and_then,
-            steady_s=_steady_s(self._stored_bags.values()),
+            steady_s=_choose_interval_s(self._stored_bags.values()),
         )
         self.has_begun = True
         try:
@@ -175,7 +175,7 @@ class VirtualBagWork:
         return runs
 
     def _around(self, clock: SimClock, numbers: Sequence[int]) -> tuple[Fleet, Sites]:
-        around = _wiring(self.catalog, clock.now() + _HORIZON_S, self.seed, self._zero_s)
+        around = _make_wiring(self.catalog, clock.now() + _HORIZON_S, self.seed, self._zero_s)
         drivers = make_drivers(self.catalog, [s.name for s in self.catalog.sites], clock, around)
         sites = Sites(self.run, drivers, clock, {})
         documents = [self._stored_bags[n].document for n in numbers]
@@ -292,7 +292,7 @@ def _change_goal(folder: Path, number: int, fleet: Fleet, now_s: float) -> None:
         fleet.core.fail(fault, now_s)
 
 
-def _steady_s(bags: Collection[StoredBag]) -> float:
+def _choose_interval_s(bags: Collection[StoredBag]) -> float:
     """Return how often the bags' nodes are considered while all of them are busy."""
     if any(bag.document.hosts.release == "look-ahead" for bag in bags):
         return LOOK_S
@@ -310,7 +310,7 @@ def _forget_agents(core: Core) -> None:
             core.note(SlotChanged(id=name, ended=True, ended_s=state.now_s))
 
 
-def _wiring(catalog: Catalog, until_s: float, seed: int, zero_s: float) -> Wiring:
+def _make_wiring(catalog: Catalog, until_s: float, seed: int, zero_s: float) -> Wiring:
     """Return the start of the sites, with the whole history of each queue."""
     logs = {
         (site.name, queue.name): open_history(queue.history)

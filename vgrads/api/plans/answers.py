@@ -58,7 +58,7 @@ def plan_json(plan: Plan) -> Json:
         "dropped": [{"workflow": name, "why": why} for name, why in plan.dropped.items()],
         "relaxations": [asdict(r) for r in plan.relaxations],
         "slots": [_use_json(use) for use in plan.uses],
-        "placements": [_placement_json(p) for p in plan.placements],
+        "placements": [_describe_placement(p) for p in plan.placements],
         "reasons": [
             {"workflow": key[0], "task": key[1], "copy": key[2], **why}
             for key, why in plan.reasons.items()
@@ -88,7 +88,7 @@ def _use_json(use: SlotUse) -> Json:
     }
 
 
-def _placement_json(p: Placement) -> Json:
+def _describe_placement(p: Placement) -> Json:
     return {
         "workflow": p.workflow,
         "task": p.task,
@@ -133,10 +133,10 @@ def gantt_json(plan: Plan, snapshot: Snapshot, state: RunState | None = None) ->
         "workflows": [w.name for w in snapshot.workflow_set.workflows],
         "done": done_json(plan),
         "slots": [
-            _use_json(use) | _start_range(use.slot, use) | _slot_actual(use, state)
+            _use_json(use) | _start_range(use.slot, use) | _describe_actual_slot(use, state)
             for use in plan.uses
         ],
-        "placements": [_placement_json(p) | _copy_actual(p, state) for p in plan.placements],
+        "placements": [_describe_placement(p) | _copy_actual(p, state) for p in plan.placements],
     }
 
 
@@ -150,7 +150,7 @@ def _start_range(slot: Slot, use: SlotUse) -> Json:
     }
 
 
-def _slot_actual(use: SlotUse, state: RunState | None) -> Json:
+def _describe_actual_slot(use: SlotUse, state: RunState | None) -> Json:
     if state is None:
         return {"state": "planned", "actual": None}
     record = state.slots[use.slot.id]

@@ -59,12 +59,12 @@ def list_attempts(
                     payload.get((event.key, old.attempt))
                 )
             if state.replicas[event.key].attempt > old.attempt:  # it will be retried
-                ended.append(_skipped(executions, state, event.key, old, event))
+                ended.append(_make_skipped(executions, state, event.key, old, event))
         elif isinstance(event, SlotRequestedAgain):
             for key in executions[state.version].order[event.slot]:
                 old = before.replicas[key]
                 if state.replicas[key].attempt > old.attempt:
-                    ended.append(_skipped(executions, state, key, old, event))
+                    ended.append(_make_skipped(executions, state, key, old, event))
     last = list_last_attempts(executions[state.version], state)
     attempts = [
         replace(attempt, times=payload.get((attempt.key, attempt.number)))
@@ -78,11 +78,13 @@ def list_attempts(
 def list_last_attempts(execution: ExecutionPlan, state: RunState) -> list[TaskAttempt]:
     """Return the last started attempt of every replica; their phases (``times``) are not known."""
     return [
-        _attempt(execution, key, record) for key, record in state.replicas.items() if _began(record)
+        _make_attempt(execution, key, record)
+        for key, record in state.replicas.items()
+        if _find_begin(record)
     ]
 
 
-def _skipped(
+def _make_skipped(
     executions: Sequence[ExecutionPlan],
     state: RunState,
     key: ReplicaKey,
@@ -93,16 +95,16 @@ def _skipped(
     reason = event.reason if isinstance(event, ReplicaEnded) else f"its slot {event.reason}"
     code = event.code if isinstance(event, ReplicaEnded) else None
     end = record._replace(state=ReplicaState.FAILED, end_s=event.at_s, reason=reason, code=code)
-    return _attempt(executions[state.version], key, end)
+    return _make_attempt(executions[state.version], key, end)
 
 
-def _began(record: ReplicaRecord) -> bool:
+def _find_begin(record: ReplicaRecord) -> bool:
     return record.state in _STARTED or (
         record.state == ReplicaState.CANCELLED and record.start_s > 0
     )
 
 
-def _attempt(execution: ExecutionPlan, key: ReplicaKey, record: ReplicaRecord) -> TaskAttempt:
+def _make_attempt(execution: ExecutionPlan, key: ReplicaKey, record: ReplicaRecord) -> TaskAttempt:
     return TaskAttempt(
         key=key,
         number=record.attempt,

@@ -64,12 +64,12 @@ def convert_text(path: Path, form: str, overrides: SetOverrides) -> tuple[str, t
         workflow_set, _ = load_set(path, overrides=overrides)
         text = set_text(workflow_set, overrides.deadline, str(path))
         return text, workflow_set.workflows[0].notes
-    workflow = _single_workflow(path, overrides)
+    workflow = _require_single_workflow(path, overrides)
     text = json.dumps(write_wfformat(workflow), indent=1, allow_nan=False) + "\n"
-    return text, (*workflow.notes, *_losses(workflow))
+    return text, (*workflow.notes, *_describe_losses(workflow))
 
 
-def _losses(workflow: Workflow) -> tuple[str, ...]:
+def _describe_losses(workflow: Workflow) -> tuple[str, ...]:
     """Return a note on what WfFormat has no field for."""
     tasks = workflow.tasks.values()
     lost = [
@@ -80,7 +80,7 @@ def _losses(workflow: Workflow) -> tuple[str, ...]:
     return (f"WfFormat has no field for: {', '.join(lost)}",) if lost else ()
 
 
-def _single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
+def _require_single_workflow(path: Path, overrides: SetOverrides) -> Workflow:
     """Return the workflow of a file, or the only one of a set."""
     if is_workflow(format_of(path, read_text(path))):
         return load_workflow(path, inputs=overrides.inputs)

@@ -177,8 +177,8 @@ def start_run(
     carry_over(execution.plan.done, execution.snapshot.workflow_set, setup.options.folder)
     if not execution.plan.placements:  # all was done before
         return RunOutcome(execution=execution, state=begin(execution), done={})
-    around = _surroundings(execution, setup, grid, record, 0.0, outside)
-    return _outcome(
+    around = _make_surroundings(execution, setup, grid, record, 0.0, outside)
+    return _make_outcome(
         Runner(setup.options.run_id, execution, around, watch), lambda runner: runner.run()
     )
 
@@ -192,7 +192,7 @@ def resume_run(
     """Continue a run whose manager is gone. Simulated sites ended with it: those are simulated
     again."""
     setup, executions = begun.setup, begun.executions
-    grid = _grid_of(begun)
+    grid = _make_grid(begun)
     if is_simulated(executions[0], setup.catalog):
         return start_run(grid, setup, executions[0], record, watch, outside)
     if begun.state == begin(executions[0]):  # its manager may have ended before this was done
@@ -201,17 +201,17 @@ def resume_run(
         )
     if not executions[0].plan.placements:
         return RunOutcome(execution=executions[0], state=begun.state, done={})
-    around = _surroundings(executions[0], setup, grid, record, begun.elapsed_s, outside)
+    around = _make_surroundings(executions[0], setup, grid, record, begun.elapsed_s, outside)
     needed = list_needed_slots(executions[begun.state.version], begun.state, setup.options.run_id)
     remove_other_jobs(around.drivers, setup.options.run_id, needed)
     runner = Runner(setup.options.run_id, executions[begun.state.version], around, watch)
-    return _outcome(runner, lambda r: r.resume(begun.state))
+    return _make_outcome(runner, lambda r: r.resume(begun.state))
 
 
 def plan_change_of(begun: StartedRun, change: RequestChange) -> ChangedPlan:
     """Return the plan of a run's remainder for a changed request, as its manager would make it;
     nothing is stored."""
-    plan = make_request_changer(_grid_of(begun), _usable_sites(begun), lambda *_: None)
+    plan = make_request_changer(_make_grid(begun), _list_usable_sites(begun), lambda *_: None)
     return plan(begun.executions[begun.state.version], begun.state, change)
 
 
@@ -219,15 +219,15 @@ def find_changes_of_run(begun: StartedRun) -> tuple[Relaxation, ...] | None:
     """Return the changes of a run's request, each alone, with which what remains would meet it;
     None for a set that is too large to try them."""
     execution = begun.executions[begun.state.version]
-    return sufficient_changes(_grid_of(begun), _usable_sites(begun), execution, begun.state)
+    return sufficient_changes(_make_grid(begun), _list_usable_sites(begun), execution, begun.state)
 
 
-def _usable_sites(begun: StartedRun) -> tuple[str, ...]:
+def _list_usable_sites(begun: StartedRun) -> tuple[str, ...]:
     simulated = is_simulated(begun.executions[0], begun.setup.catalog)
-    return _same_world(begun.setup.catalog, simulated)
+    return _check_same_world(begun.setup.catalog, simulated)
 
 
-def _grid_of(begun: StartedRun) -> GridSnapshot:
+def _make_grid(begun: StartedRun) -> GridSnapshot:
     """Return the sites of a run now; its closures are those seen from its begin."""
     setup = begun.setup
     grid = open_grid(
@@ -252,7 +252,7 @@ def cancel_run(begun: StartedRun, record: Record, reason: str) -> RunOutcome:
     catalog, options, state = begun.setup.catalog, begun.setup.options, begun.state
     execution = begun.executions[state.version]
     if is_simulated(begun.executions[0], catalog):  # its sites ended with its manager
-        end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_released(state)]
+        end: list[Event] = [Cancelled(at_s=state.now_s, reason=reason), *_list_released(state)]
         record.append(end)
         for event in end:
             state = advance(begun.executions, state, event)
@@ -267,13 +267,13 @@ def cancel_run(begun: StartedRun, record: Record, reason: str) -> RunOutcome:
     }
     nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
     drivers = make_drivers(catalog, needed, clock, nothing, sorted(sites))
-    engine = make_local_engine(clock, _files(options, execution))
+    engine = make_local_engine(clock, _list_files(options, execution))
     around = RunnerSetup(drivers=drivers, clock=clock, journal=record, engine=engine)
     runner = Runner(options.run_id, execution, around)
-    return _outcome(runner, lambda r: r.cancel(state, reason))
+    return _make_outcome(runner, lambda r: r.cancel(state, reason))
 
 
-def _released(state: RunState) -> list[Event]:
+def _list_released(state: RunState) -> list[Event]:
     return [
         SlotUpdate(
             at_s=state.now_s, slot=slot, state=SlotState.RELEASED, reason="ended with its manager"
@@ -283,7 +283,7 @@ def _released(state: RunState) -> list[Event]:
     ]
 
 
-def _files(options: RunOptions, execution: ExecutionPlan) -> RunFiles:
+def _list_files(options: RunOptions, execution: ExecutionPlan) -> RunFiles:
     workflow_set = execution.snapshot.workflow_set
     return RunFiles(
         run=options.run_id,
@@ -308,7 +308,7 @@ def begin_now(options: RunOptions, catalog: Catalog) -> Setup:
     )
 
 
-def _outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
+def _make_outcome(runner: Runner, work: Callable[[Runner], RunState]) -> RunOutcome:
     state = work(runner)
     if state.cancelled:
         remove_other_jobs(runner.around.drivers, runner.run_id, ())
@@ -325,7 +325,7 @@ def is_simulated(execution: ExecutionPlan, catalog: Catalog) -> bool:
     )
 
 
-def _surroundings(
+def _make_surroundings(
     execution: ExecutionPlan,
     setup: Setup,
     grid: GridSnapshot,
@@ -345,7 +345,7 @@ def _surroundings(
         now_s=grid.now_s,
     )
     needed = sorted({use.slot.site for use in execution.uses.values()})
-    drivers = make_drivers(catalog, needed, clock, around, _same_world(catalog, simulated))
+    drivers = make_drivers(catalog, needed, clock, around, _check_same_world(catalog, simulated))
     names = tuple(drivers)
     polling: dict[str, SitePolling] = {}
     engine: Engine
@@ -354,7 +354,7 @@ def _surroundings(
     elif simulated:
         engine = make_virtual_engine(clock, execution.snapshot, options.seed)
     else:
-        engine, polling = make_real_engine(catalog, names, clock, _files(options, execution))
+        engine, polling = make_real_engine(catalog, names, clock, _list_files(options, execution))
     return RunnerSetup(
         drivers=drivers,
         clock=clock,
@@ -379,6 +379,6 @@ def _surroundings(
     )
 
 
-def _same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
+def _check_same_world(catalog: Catalog, simulated: bool) -> tuple[str, ...]:
     """Return the sites that a run may use: all simulated ones, or all real ones."""
     return tuple(s.name for s in catalog.sites if (s.driver == "simulated") == simulated)

@@ -72,11 +72,11 @@ def look_around(folder: Path) -> Surroundings:
     return Surroundings(
         workflows=tuple(n for n in names if n.lower() in _WORKFLOWS or n.endswith(_SUFFIXES)),
         logs=tuple(n for n in names if n.endswith(_LOGS)),
-        slurm=_slurm_answers(),
+        slurm=_check_slurm(),
     )
 
 
-def _slurm_answers() -> bool:
+def _check_slurm() -> bool:
     """True if Slurm's commands are here and its controller answers them."""
     if not all(shutil.which(program) for program in ("sbatch", "squeue", "sinfo")):
         return False
@@ -148,7 +148,7 @@ def write_sites(folder: Path, sites: str) -> str:
             f"procs = {os.cpu_count() or 1}   # of this machine's processors\n"
         )
     if sites == SLURM:
-        return head + _slurm_text()
+        return head + _format_slurm()
     log = open_history(folder / sites)
     procs = log.max_procs or int(log.procs.max(initial=1))
     return head + (
@@ -159,30 +159,30 @@ def write_sites(folder: Path, sites: str) -> str:
     )
 
 
-def _slurm_text() -> str:
+def _format_slurm() -> str:
     survey = open_site(Site(name="cluster", kind="batch", procs=1, driver="slurm")).survey()
     queues = [queue for queue in survey.queues if queue.open and queue.max_procs]
     if not queues:
         raise InputError("Slurm reports no partition that is open", where="--sites slurm")
     procs = max(queue.max_procs or 1 for queue in queues)
-    cores = max(_cores(queue) for queue in queues)
+    cores = max(_count_cores(queue) for queue in queues)
     return (
         f"# As {survey.version} reports it. Limits of your account may be lower.\n"
         '[[site]]\nname = "cluster"\nkind = "batch"\ndriver = "slurm"\n'
         f"procs = {procs}\ncores_per_node = {cores}\n"
         "# [site.access]\n"
         '# account = "…"             # where submissions need one\n'
-        + "".join(map(_queue_text, queues))
+        + "".join(map(_format_queue, queues))
         + "# With the accounting of past jobs waits are predicted better:\n"
         "#   vgrads sites add sites.toml && vgrads sites collect cluster\n"
     )
 
 
-def _cores(queue: QueueLimits) -> int:
+def _count_cores(queue: QueueLimits) -> int:
     return max(1, (queue.max_procs or 1) // max(1, len(queue.nodes)))
 
 
-def _queue_text(queue: QueueLimits) -> str:
+def _format_queue(queue: QueueLimits) -> str:
     limit = queue.max_walltime_s
     lasts = f'max_walltime = "{format_duration(limit)}"\n' if limit else 'max_walltime = "24h"\n'
     return (

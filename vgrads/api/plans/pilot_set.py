@@ -45,7 +45,7 @@ def choose_pilot_tasks(planned: Planned) -> dict[str, PilotTask]:
         aim = choose_pilot_size([row[0] for row in rows])
         ordered = sorted(rows, key=lambda row: (distance(row[0], aim), row[1]))
         for _, seconds, name, task in ordered:
-            reason = _obstacle(planned.workflow_set, original[name].tasks[task.id], files)
+            reason = _find_obstacle(planned.workflow_set, original[name].tasks[task.id], files)
             if not reason:
                 results[kind] = PilotTask((name, task.id), seconds)
                 break
@@ -53,7 +53,7 @@ def choose_pilot_tasks(planned: Planned) -> dict[str, PilotTask]:
     return results
 
 
-def _obstacle(workflow_set: WorkflowSet, task: Task, files: dict[str, bool]) -> str:
+def _find_obstacle(workflow_set: WorkflowSet, task: Task, files: dict[str, bool]) -> str:
     """Return why a task cannot be run alone, and without changing files of its user; empty if it
     can. ``files``: inputs that were looked up."""
     if workflow_set.released:
@@ -79,7 +79,7 @@ def make_pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
     of the planned set, so that no later run takes its outputs for results."""
     original = planned.workflow_set
     by_name = {workflow.name: workflow for workflow in original.workflows}
-    workflows = tuple(_alone(by_name[item["workflow"]], item) for item in items)
+    workflows = tuple(_make_single_task_workflow(by_name[item["workflow"]], item) for item in items)
     budget = original.budget_usd
     return replace(
         original,
@@ -90,6 +90,6 @@ def make_pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
     )
 
 
-def _alone(workflow: Workflow, item: Json) -> Workflow:
+def _make_single_task_workflow(workflow: Workflow, item: Json) -> Workflow:
     task = replace(workflow.tasks[item["task"]], parents=(), kind=item["kind"])
     return make_workflow(f"pilot-{workflow.name}-{task.id}"[:200], [task], workflow.file_mib)

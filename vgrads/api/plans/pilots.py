@@ -25,9 +25,9 @@ def pilots(planned: Planned, seed: int = 0, options: Options = STANDARD) -> list
     the set is planned again with the uncertainty that its kind would have after the run. Together
     they take at most a twentieth of the set's work.
     """
-    every = _kinds(planned)
-    chosen = choose_pilots((kind.reduced() for kind in _uncertain(every)), every)
-    measured = _measured(planned, [(kind, {}) for kind in chosen], (seed, options))
+    every = _list_kinds(planned)
+    chosen = choose_pilots((kind.reduced() for kind in _select_uncertain(every)), every)
+    measured = _measure_pilots(planned, [(kind, {}) for kind in chosen], (seed, options))
     return [item for item in measured if item["gain"] >= _VISIBLE_GAIN]
 
 
@@ -39,16 +39,17 @@ def choose_pilots_to_start(
 
     They use the inputs of a task of their kind, whole, so they cost its whole run time.
     """
-    every, tasks_of = _kinds(planned), choose_pilot_tasks(planned)
+    every, tasks_of = _list_kinds(planned), choose_pilot_tasks(planned)
     whole = {
         kind.kind: replace(kind, pilot_s=tasks_of[kind.kind].runtime_s)
-        for kind in _uncertain(every)
+        for kind in _select_uncertain(every)
     }
     able = [kind for kind in whole.values() if tasks_of[kind.kind].key]
     chosen = choose_pilots(able, every)
     work_s, names = sum(kind.work_s for kind in every.values()), {kind.kind for kind in chosen}
     left = [
-        _described(kind) | {"reason": tasks_of[kind.kind].reason or _not_chosen(kind, work_s)}
+        _describe_kind(kind)
+        | {"reason": tasks_of[kind.kind].reason or _make_unchosen(kind, work_s)}
         for kind in whole.values()
         if kind.kind not in names
     ]
@@ -57,25 +58,25 @@ def choose_pilots_to_start(
         for kind in chosen
         if (key := tasks_of[kind.kind].key)
     ]
-    return _measured(planned, tasks, (seed, options)), left
+    return _measure_pilots(planned, tasks, (seed, options)), left
 
 
-def _not_chosen(kind: UncertainKind, work_s: float) -> str:
+def _make_unchosen(kind: UncertainKind, work_s: float) -> str:
     share = kind.pilot_s / work_s
     if share > SHARE:
         return f"takes {share:.1%} of the set's work; all pilots together may take {SHARE:.0%}"
     return "other pilots make the set's run time less uncertain for their time"
 
 
-def _kinds(planned: Planned) -> dict[str, UncertainKind]:
+def _list_kinds(planned: Planned) -> dict[str, UncertainKind]:
     return count_kinds(planned.snapshot.workflow_set, planned.grid.run_times.derive_kind)
 
 
-def _uncertain(every: Mapping[str, UncertainKind]) -> list[UncertainKind]:
+def _select_uncertain(every: Mapping[str, UncertainKind]) -> list[UncertainKind]:
     return [kind for kind in every.values() if kind.shared > 0]
 
 
-def _described(kind: UncertainKind) -> Json:
+def _describe_kind(kind: UncertainKind) -> Json:
     return {
         "kind": kind.kind,
         "tasks": kind.tasks,
@@ -84,7 +85,7 @@ def _described(kind: UncertainKind) -> Json:
     }
 
 
-def _measured(
+def _measure_pilots(
     planned: Planned, items: Iterable[tuple[UncertainKind, Json]], how: tuple[int, Options]
 ) -> list[Json]:
     """Return pilots with the promise after each, and what it gains; ``how``: seed and options of
@@ -92,16 +93,16 @@ def _measured(
     timed, (seed, options) = planned.snapshot.workflow_set, how
     results = list[tuple[float, Json]]()
     for kind, more in items:
-        after = _after_pilot(timed, kind, planned.grid.run_times.derive_kind)
+        after = _update_after_pilot(timed, kind, planned.grid.run_times.derive_kind)
         plan = make_plan(take_snapshot(after, planned.grid, seed), options)
         probability = plan.promise.probability
         gain = probability - planned.plan.promise.probability
         item = {"probability": round(probability, 4), "gain": round(gain, 4)}
-        results.append((-gain / kind.pilot_s, _described(kind) | more | item))
+        results.append((-gain / kind.pilot_s, _describe_kind(kind) | more | item))
     return [item for _, item in sorted(results, key=lambda result: result[0])]
 
 
-def _after_pilot(
+def _update_after_pilot(
     workflow_set: WorkflowSet, kind: UncertainKind, kind_of: Callable[[Task], str]
 ) -> WorkflowSet:
     """Return the set with the uncertainty that a kind has after one run."""

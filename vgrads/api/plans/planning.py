@@ -143,13 +143,13 @@ def open_grid(
         observed=tuple(observed),
         run_times=run_times,
         words={} if at is not None else start_estimate_priors(catalog, jobs),
-        now_s={site.name: _present(site, at, logs, instants) for site in catalog.sites},
+        now_s={site.name: _find_present(site, at, logs, instants) for site in catalog.sites},
         reported=reported,
     )
     return grid if at is not None else add_live_queues(grid)
 
 
-def _present(
+def _find_present(
     site: Site,
     at: Instant,
     logs: Mapping[QueueKey, JobLog],
@@ -177,7 +177,7 @@ def add_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
             if key not in grid.logs:
                 continue
             if site.name in snapshots:
-                forecasts[key] = _live_forecast(queue, grid.logs[key], snapshots[site.name])
+                forecasts[key] = _make_live_forecast(queue, grid.logs[key], snapshots[site.name])
             else:
                 forecasts[key] = age_forecast(grid.forecasts[key], after_s)
     now_s = {
@@ -189,7 +189,7 @@ def add_live_queues(grid: GridSnapshot, after_s: float = 0.0) -> GridSnapshot:
     return replace(grid, forecasts=forecasts, now_s=now_s, reported={**grid.reported, **reported})
 
 
-def _live_forecast(queue: Queue, log: JobLog, snapshot: SiteSnapshot) -> AnyForecast:
+def _make_live_forecast(queue: Queue, log: JobLog, snapshot: SiteSnapshot) -> AnyForecast:
     """Return the forecast of a queue of a real site as it is now."""
 
     def learn(view: str) -> AnyForecast:
@@ -220,7 +220,7 @@ def plan_set(
     procure_s = time.perf_counter() - begin
     effort = options.begin()
     part = effort.part(_PLANNING)
-    snapshot, plan = _best_plan(snapshot, grid, options, part, others)
+    snapshot, plan = _find_best_plan(snapshot, grid, options, part, others)
     effort.take_back(part)
     if options.relax and not plan.meets_request:
         changes = relaxations(
@@ -248,7 +248,7 @@ def plan_set(
     return Planned(workflow_set=workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
-def _best_plan(
+def _find_best_plan(
     snapshot: Snapshot,
     grid: GridSnapshot,
     options: Options,
@@ -264,7 +264,7 @@ def _best_plan(
     half = effort.part(0.5)
     best = snapshot, searched(snapshot, first, options, half, others)
     effort.take_back(half)
-    wider = list(_other_offers(snapshot, grid))
+    wider = list(_widen_offers(snapshot, grid))
     for n, other in enumerate(wider):
         if best[1].meets_request:
             break
@@ -280,7 +280,7 @@ def _best_plan(
     return best
 
 
-def _other_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
+def _widen_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
     """Return the snapshot with more slots, and with wider ones, if sites offer any."""
     offered = {tuple((s.id, s.procs) for s in snapshot.slots)}
     for size in _OTHER_SIZES:
@@ -376,14 +376,14 @@ def take_slots(
 def _request(workflow_set: WorkflowSet, size: OfferSize) -> OfferRequest:
     """Request slots wide enough for the widest task and for a whole workflow within the deadline,
     as many as hold all workflows twice, between a usual number and two for each workflow."""
-    works_s = [_work_s(workflow_set, w) for w in workflow_set.workflows]
+    works_s = [_bound_work_s(workflow_set, w) for w in workflow_set.workflows]
     procs = max(workflow_set.width, math.ceil(max(works_s) / workflow_set.deadline_s)) * size.procs
     twice = math.ceil(2 * sum(works_s) / (procs * workflow_set.deadline_s))
     usual = sorted((2 * len(workflow_set.workflows), twice, _USUAL_SLOTS))[1]
     return OfferRequest(procs=procs, count=usual * size.count, until_s=workflow_set.deadline_s)
 
 
-def _work_s(workflow_set: WorkflowSet, workflow: Workflow) -> float:
+def _bound_work_s(workflow_set: WorkflowSet, workflow: Workflow) -> float:
     """Return processor-seconds that a workflow does not exceed with the requested probability:
     errors of single tasks average out among many, shared ones do not."""
     tasks = workflow.tasks.values()

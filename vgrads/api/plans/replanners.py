@@ -46,7 +46,7 @@ def make_replanner(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan)
     """
 
     def again(execution: ExecutionPlan, state: RunState) -> tuple[ExecutionPlan | None, str]:
-        offers = _offers(grid, names, execution, state)
+        offers = _make_offers(grid, names, execution, state)
         plan, reason = plan_remainder(execution, state, offers, read_planning_effort())
         if plan is not None:
             store(state.version + 1, plan)
@@ -61,7 +61,7 @@ def make_task_adder(grid: GridSnapshot, names: tuple[str, ...], store: StorePlan
     def larger(
         execution: ExecutionPlan, state: RunState, added: Sequence[tuple[str, Task]]
     ) -> tuple[ExecutionPlan | None, str]:
-        offers = _offers(grid, names, execution, state)
+        offers = _make_offers(grid, names, execution, state)
         plan, reason = plan_added_tasks(execution, state, offers, prepare_added_tasks(added, grid))
         if plan is not None:
             store(state.version + 1, plan)
@@ -85,7 +85,7 @@ def make_request_changer(
                     f"'{unknown[0]}' is no site of this run", where=where, fix=", ".join(names)
                 )
         dropped = (state.dropped - set(change.add_sites)) | set(change.drop_sites)
-        offers = _offers(grid, names, execution, state._replace(dropped=dropped))
+        offers = _make_offers(grid, names, execution, state._replace(dropped=dropped))
         effort = read_planning_effort()
         plan, promise, lacking = plan_request(execution, state, offers, change, effort)
         if plan is None:
@@ -101,11 +101,11 @@ def sufficient_changes(
 ) -> tuple[Relaxation, ...] | None:
     """Return the changes of the request, each alone, with which what remains would meet it, over
     new offers of the sites that are not dropped; None for a set that is too large to try them."""
-    offers = _offers(grid, names, execution, state)
+    offers = _make_offers(grid, names, execution, state)
     return find_sufficient_changes(execution, state, offers, read_planning_effort())
 
 
-def _offers(
+def _make_offers(
     grid: GridSnapshot, names: tuple[str, ...], execution: ExecutionPlan, state: RunState
 ) -> Offers:
     sites = tuple(s for s in grid.catalog.sites if s.name in names and s.name not in state.dropped)

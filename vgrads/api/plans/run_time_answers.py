@@ -21,10 +21,10 @@ _CURVE = 40  # points of the predicted curve
 
 def kinds_json(run_times: RunTimes) -> list[Json]:
     """Return ``vgrads runtimes list``: a row for each kind."""
-    return [_kind_row(run_times, kind) for kind in run_times.history.kinds]
+    return [_make_kind_row(run_times, kind) for kind in run_times.history.kinds]
 
 
-def _kind_row(run_times: RunTimes, kind: str) -> Json:
+def _make_kind_row(run_times: RunTimes, kind: str) -> Json:
     prediction = run_times.model.predict(kind)
     records = run_times.history.of(kind)
     return {
@@ -53,7 +53,7 @@ def kind_json(run_times: RunTimes, kind: str) -> Json:
             else "list the known kinds with 'vgrads runtimes list'"
         )
         raise InputError("no run times are recorded for this kind of task", where=kind, fix=ways)
-    row = _kind_row(run_times, kind)
+    row = _make_kind_row(run_times, kind)
     machines = sorted({r.machine for r in records})
     sizes = [r.input_bytes for r in records if r.input_bytes]
     low, high = format_duration(row["low_s"]), format_duration(row["high_s"])
@@ -61,7 +61,7 @@ def kind_json(run_times: RunTimes, kind: str) -> Json:
         "sentence": f"{kind}: {format_duration(row['median_s'])} (90 % between {low} and "
         f"{high}), "
         f"from {len(records)} record{'' if len(records) == 1 else 's'}",
-        "machines": [_machine_row(run_times, name) for name in machines],
+        "machines": [_make_machine_row(run_times, name) for name in machines],
         "records": [
             {
                 "seconds": r.seconds,
@@ -72,16 +72,16 @@ def kind_json(run_times: RunTimes, kind: str) -> Json:
             }
             for r in records
         ],
-        "curve": _curve(run_times, kind, sizes),
+        "curve": _compute_curve(run_times, kind, sizes),
     }
 
 
-def _machine_row(run_times: RunTimes, name: str) -> Json:
+def _make_machine_row(run_times: RunTimes, name: str) -> Json:
     speed, sd = run_times.model.speed(name)
     return {"machine": name or "(unknown)", "speed": round(speed, 3), "spread": round(sd, 3)}
 
 
-def _curve(run_times: RunTimes, kind: str, sizes: list[float]) -> list[Json]:
+def _compute_curve(run_times: RunTimes, kind: str, sizes: list[float]) -> list[Json]:
     """Return quantiles by input size, over the observed sizes."""
     if not sizes:
         return []

@@ -136,9 +136,9 @@ def add_run_times(
     of a program would be worse than a stated value.
     """
     world = _World(
-        _reference_speed(run_times.model, catalog),
-        _site_spread(run_times.model, catalog),
-        _most_mib(catalog),
+        _find_reference_speed(run_times.model, catalog),
+        _compute_site_spread(run_times.model, catalog),
+        _limit_memory_mib(catalog),
         tuple(sorted({_name(run_times.model, site.name) for site in catalog.sites})) or ("",),
     )
     done: dict[int, Mapping[str, Task]] = {}
@@ -148,7 +148,7 @@ def add_run_times(
         tasks = done.get(id(workflow.tasks))
         if tasks is None:
             tasks = {
-                t.id: _predicted(workflow, t, run_times, world) for t in workflow.tasks.values()
+                t.id: _predict_task(workflow, t, run_times, world) for t in workflow.tasks.values()
             }
             if all(
                 new is old for new, old in zip(tasks.values(), workflow.tasks.values(), strict=True)
@@ -173,7 +173,7 @@ class _World(NamedTuple):
     sites: tuple[str, ...]
 
 
-def _most_mib(catalog: Catalog) -> float:
+def _limit_memory_mib(catalog: Catalog) -> float:
     """Return the limit on requests of learned memory: a guess must not exclude a task from every
     site."""
     return max(
@@ -181,7 +181,7 @@ def _most_mib(catalog: Catalog) -> float:
     )
 
 
-def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _World) -> Task:
+def _predict_task(workflow: Workflow, task: Task, run_times: RunTimes, world: _World) -> Task:
     reference, site, most_mib, sites = world
     kind = run_times.derive_kind(task)
     is_learned = run_times.model.times.find(kind) is not None
@@ -206,11 +206,11 @@ def _predicted(workflow: Workflow, task: Task, run_times: RunTimes, world: _Worl
     own = max(prediction.own for prediction in predictions)
     spread = RuntimeSpread(own=own, kind=unsure, workflow=predictions[0].workflow, site=site)
     if not task.memory_mib:
-        task, spread = _with_memory(task, spread, predictions[0], most_mib)
+        task, spread = _add_learned_memory(task, spread, predictions[0], most_mib)
     return replace(task, runtime_s=math.exp(level) * reference, kind=kind, spread=spread)
 
 
-def _with_memory(
+def _add_learned_memory(
     task: Task, spread: RuntimeSpread, prediction: Prediction, most_mib: float
 ) -> tuple[Task, RuntimeSpread]:
     """Return a task that requests the memory learned for it, if any was, and its spread with what
@@ -317,8 +317,8 @@ def describe_source(entry: Mapping[str, Any]) -> str:
 def apply_speeds(slots: Iterable[Slot], run_times: RunTimes, catalog: Catalog) -> tuple[Slot, ...]:
     """Return slots with the learned speed of their sites, and its uncertainty."""
     reference, widest = (
-        _reference_speed(run_times.model, catalog),
-        _site_spread(run_times.model, catalog),
+        _find_reference_speed(run_times.model, catalog),
+        _compute_site_spread(run_times.model, catalog),
     )
     results = []
     for slot in slots:
@@ -336,7 +336,7 @@ def _has_machine(model: RuntimeModel, machine: str) -> bool:
     return machine == model.reference or machine in model.machines
 
 
-def _reference_speed(model: RuntimeModel, catalog: Catalog) -> float:
+def _find_reference_speed(model: RuntimeModel, catalog: Catalog) -> float:
     """Return the stated speed of the machine that is 1 in the model; 1 if the catalogue does not
     list it."""
     for site in catalog.sites:
@@ -345,7 +345,7 @@ def _reference_speed(model: RuntimeModel, catalog: Catalog) -> float:
     return 1.0
 
 
-def _site_spread(model: RuntimeModel, catalog: Catalog) -> float:
+def _compute_site_spread(model: RuntimeModel, catalog: Catalog) -> float:
     """Return the uncertainty of the speed of the least known site: standard deviation of the
     logarithm."""
     return max((model.speed(_name(model, site.name))[1] for site in catalog.sites), default=0.0)

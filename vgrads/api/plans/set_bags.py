@@ -66,7 +66,7 @@ def make_bag_workflow(entry: WorkflowDocument, folder: Path | None) -> Workflow:
         document = validate(BagDocument, {"name": entry.name, **(entry.bag or {})}, "bag")
         if folder is None:
             _refuse_files(document)
-        where, bag = "bag", _built(document, folder or Path())
+        where, bag = "bag", _build_bag(document, folder or Path())
     elif folder is None:
         raise InputError(
             "names a file, but this service provides no files",
@@ -77,7 +77,7 @@ def make_bag_workflow(entry: WorkflowDocument, folder: Path | None) -> Workflow:
         where = str(folder / entry.file)
         document, bag = load_bag(folder / entry.file)
     _refuse_unsupported(document, bag, where)
-    tasks = tuple(_pieces(document, bag))
+    tasks = tuple(_cut_pieces(document, bag))
     return make_workflow(
         entry.name or bag.name, tasks, {}, where, (_note(document, bag, tasks), *bag.notes)
     )
@@ -96,7 +96,7 @@ def _refuse_files(document: BagDocument) -> None:
         )
 
 
-def _built(document: BagDocument, folder: Path) -> BagSpec:
+def _build_bag(document: BagDocument, folder: Path) -> BagSpec:
     try:
         return build_bag(document, folder)
     except InputError as error:
@@ -124,28 +124,28 @@ def _refuse_unsupported(document: BagDocument, bag: BagSpec, where: str) -> None
         )
 
 
-def _pieces(document: BagDocument, bag: BagSpec) -> Iterator[Task]:
+def _cut_pieces(document: BagDocument, bag: BagSpec) -> Iterator[Task]:
     tasks, each_s = len(bag.commands), float(document.runtime_s or 0.0)
     count = min(tasks, _MOST_PIECES, max(_LEAST_PIECES, math.ceil(tasks * each_s / _PIECE_S)))
     alone = TaskEnvironment(env=tuple(bag.env.items()), errors=(ErrorRule(retries=bag.retries),))
     together = replace(alone, errors=(ErrorRule(retries=0),))  # its script repeats tasks
     for n in range(count):
         begin, end = n * tasks // count, (n + 1) * tasks // count
-        for first, after, command in _commands(bag, begin, end):
+        for first, after, command in _list_piece_commands(bag, begin, end):
             yield Task(
                 id=f"task-{first}" if after == first + 1 else f"tasks-{first}-{after - 1}",
                 runtime_s=each_s * (after - first),
                 procs=bag.procs,
                 command=command,
-                inputs=_names(bag, bag.inputs, first, after),
-                outputs=_names(bag, bag.outputs, first, after),
+                inputs=_list_names(bag, bag.inputs, first, after),
+                outputs=_list_names(bag, bag.outputs, first, after),
                 memory_mib=bag.memory_mib,
                 kind=f"{bag.name}, {after - first} tasks",
                 environment=alone if after == first + 1 else together,
             )
 
 
-def _commands(bag: BagSpec, begin: int, end: int) -> Iterator[tuple[int, int, str]]:
+def _list_piece_commands(bag: BagSpec, begin: int, end: int) -> Iterator[tuple[int, int, str]]:
     """Return the first task of a piece, the one after its last, and its command: of a single task
     its own, of several a script; of those whose text is too long for one script, several
     pieces."""
@@ -164,7 +164,7 @@ def _commands(bag: BagSpec, begin: int, end: int) -> Iterator[tuple[int, int, st
     yield first, end, head + "".join(lines) + "exit $failed"
 
 
-def _names(bag: BagSpec, texts: tuple[str, ...], first: int, after: int) -> tuple[str, ...]:
+def _list_names(bag: BagSpec, texts: tuple[str, ...], first: int, after: int) -> tuple[str, ...]:
     names = (name for task in range(first, after) for name in bag.commands.filled(texts, task))
     return tuple(dict.fromkeys(names)) if texts else ()
 

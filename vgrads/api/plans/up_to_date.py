@@ -117,7 +117,7 @@ class _UpToDateCheck:
             chosen = self._outputs_of(workflow, workflow.tasks[task_id], makers, matches)
             if chosen is not None:
                 matches[task_id] = chosen
-        out = _left_out(workflow, matches, self._files)
+        out = _select_unchanged(workflow, matches, self._files)
         return [
             Done(
                 workflow=workflow.name,
@@ -154,7 +154,7 @@ class _UpToDateCheck:
             fitting = [
                 (earlier, completed)
                 for earlier, completed in alike
-                if _reads_the_same(completed.reads, reads, self._files)
+                if _compare_inputs(completed.reads, reads, self._files)
             ]
         except (OSError, LookupError):  # an input is missing
             return None
@@ -162,7 +162,7 @@ class _UpToDateCheck:
         return next(iter((*whole, *fitting)), None)
 
     def _gone(self, workflow: Workflow, candidate: tuple[EarlierRun, CompletedTask]) -> list[str]:
-        return _gone(workflow.name, *candidate, self._files)
+        return _list_missing_outputs(workflow.name, *candidate, self._files)
 
     def _alike(
         self, key: TaskKey, task: Task, environment: TaskEnvironment
@@ -194,7 +194,7 @@ class _UpToDateCheck:
         return self._siblings.files.get(name) or self._folder / name
 
 
-def _reads_the_same(
+def _compare_inputs(
     were: Mapping[str, FileFingerprint],
     there: Mapping[str, Path | FileFingerprint],
     files: ReadsFiles,
@@ -207,7 +207,7 @@ def _reads_the_same(
     )
 
 
-def _gone(
+def _list_missing_outputs(
     workflow: str, earlier: EarlierRun, completed: CompletedTask, files: ReadsFiles
 ) -> list[str]:
     """Return outputs that a run produced and that are missing or changed."""
@@ -226,16 +226,20 @@ def _is_unchanged(path: Path, was: FileFingerprint, files: ReadsFiles) -> bool:
         return False
 
 
-def _left_out(
+def _select_unchanged(
     workflow: Workflow,
     matches: Mapping[str, tuple[EarlierRun, CompletedTask]],
     files: ReadsFiles,
 ) -> set[str]:
     """Return the tasks with matching records that need not run: missing outputs are read by at
     least one task, and only by tasks that need not run; all their parents need not run either."""
-    gone = {task_id: _gone(workflow.name, *pair, files) for task_id, pair in matches.items()}
     gone = {
-        task_id: names + _gone_from_workdir(workflow.tasks[task_id], matches[task_id][1], files)
+        task_id: _list_missing_outputs(workflow.name, *pair, files)
+        for task_id, pair in matches.items()
+    }
+    gone = {
+        task_id: names
+        + _list_missing_in_workdir(workflow.tasks[task_id], matches[task_id][1], files)
         for task_id, names in gone.items()
     }
     readers: dict[str, set[str]] = defaultdict(set)
@@ -255,7 +259,7 @@ def _left_out(
         out = remaining
 
 
-def _gone_from_workdir(task: Task, completed: CompletedTask, files: ReadsFiles) -> list[str]:
+def _list_missing_in_workdir(task: Task, completed: CompletedTask, files: ReadsFiles) -> list[str]:
     """Return outputs that a task left in a folder of the user, and that are missing or changed."""
     if not task.environment.workdir:
         return []
@@ -281,7 +285,7 @@ def remove_done(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSe
     for workflow in workflow_set.workflows:
         shape = id(workflow.tasks), frozenset(gone[workflow.name])
         if shape not in shapes:
-            shapes[shape] = _others(workflow.tasks, shape[1])
+            shapes[shape] = _list_other_tasks(workflow.tasks, shape[1])
         if shapes[shape]:
             left.append(replace(workflow, tasks=shapes[shape]) if shape[1] else workflow)
     whole = len(workflow_set.workflows) - len(left)
@@ -289,7 +293,7 @@ def remove_done(workflow_set: WorkflowSet, done: Collection[Done]) -> WorkflowSe
     return replace(workflow_set, workflows=tuple(left), needed=needed)
 
 
-def _others(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Task]:
+def _list_other_tasks(tasks: Mapping[str, Task], gone: frozenset[str]) -> Mapping[str, Task]:
     return {
         task_id: replace(task, parents=tuple(p for p in task.parents if p not in gone))
         for task_id, task in tasks.items()
@@ -331,7 +335,7 @@ def _bring_all(path: Path, mine: Iterable[Done], folder: Path) -> None:
 def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path, files: ReadsFiles) -> None:
     workflow = completed.key[0]
     old, new = results_in(earlier.folder, workflow), results_in(folder, workflow)
-    gone = set(_gone(workflow, earlier, completed, files))
+    gone = set(_list_missing_outputs(workflow, earlier, completed, files))
     for name in completed.outputs.keys() - gone:
         target = new / name
         target.parent.mkdir(parents=True, exist_ok=True)

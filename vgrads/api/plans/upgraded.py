@@ -28,7 +28,7 @@ def update_pilots(begun: StartedRun, record: Record, watch: Watcher | None = Non
     """
     if begun.setup.pilot == PILOT:
         return begun
-    events = _rerequested_slots(begun)
+    events = _rerequest_slots(begun)
     state = begun.state
     if events:
         record.append(events)
@@ -41,7 +41,7 @@ def update_pilots(begun: StartedRun, record: Record, watch: Watcher | None = Non
     return replace(begun, setup=setup, state=state)
 
 
-def _rerequested_slots(begun: StartedRun) -> list[Event]:
+def _rerequest_slots(begun: StartedRun) -> list[Event]:
     """Return one event for each slot with a pilot that is needed and may exist."""
     execution, catalog = begun.executions[begun.state.version], begun.setup.catalog
     events: list[Event] = []

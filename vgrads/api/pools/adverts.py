@@ -39,14 +39,16 @@ class Where:
         """Return the part of an entry that a pool passes to its agents."""
         slot = spec_id(SLOT, self.run)
         return {
-            "contact": " ".join(f"tls://{name}:{self.port}" for name in _addresses(self.contact)),
+            "contact": " ".join(
+                f"tls://{name}:{self.port}" for name in _list_addresses(self.contact)
+            ),
             "certificate": self.keys.certificate,
             "slot": slot,
             "key": derive_key(self.keys.secret, slot),
         }
 
 
-def _addresses(contact: str) -> list[str]:
+def _list_addresses(contact: str) -> list[str]:
     """Return names of this machine under which it may be reached, the most probable first."""
     if contact:
         return contact.split()

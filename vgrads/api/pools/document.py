@@ -99,7 +99,7 @@ def make_worker_bag(pool: PoolDocument, manager: str) -> BagDocument:
         "retries": _AGAIN,
         "sites": pool.sites,
         "inputs": (AGENT, MANAGER_FILE),
-        "hosts": pool.hosts.model_copy(update={"most": _hosts(pool)}).model_dump(),
+        "hosts": pool.hosts.model_copy(update={"most": _list_hosts(pool)}).model_dump(),
     }
     return validate(BagDocument, document, manager)
 
@@ -113,5 +113,5 @@ WORK = f'exec "$VGRADS_PYTHON" -I {AGENT} {MANAGER_FILE}'
 read."""
 
 
-def _hosts(pool: PoolDocument) -> int:
+def _list_hosts(pool: PoolDocument) -> int:
     return min(pool.hosts.most, pool.max_workers)

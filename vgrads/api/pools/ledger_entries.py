@@ -87,12 +87,12 @@ class PoolEntry(Document):
             text = json.dumps(value, allow_nan=False)
         except (ValueError, RecursionError) as error:
             raise ValueError("is not plain JSON") from error
-        if len(text) > _MOST_WORKING or _depth(text) > _MOST_DEPTH:
+        if len(text) > _MOST_WORKING or _bound_depth(text) > _MOST_DEPTH:
             raise ValueError(f"is longer than {_MOST_WORKING:,} characters, or nested too deeply")
         return value
 
 
-def _depth(text: str) -> int:
+def _bound_depth(text: str) -> int:
     """Return an upper bound of the depth of a JSON text; brackets within texts count too."""
     depth = deepest = 0
     for sign in text:

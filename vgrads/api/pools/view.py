@@ -65,7 +65,7 @@ def decide_now(
     entries: LedgerEntries, document: PoolDocument, here: PoolStatus, memory: PoolMemory
 ) -> tuple[PoolDecided, PoolMemory]:
     """Return the pool's current decision; a function of ledger and memory."""
-    ads = tuple(_ad(entry, document.worker.procs) for entry in entries.managers)
+    ads = tuple(_convert_ad(entry, document.worker.procs) for entry in entries.managers)
     requested_s = {
         name: memory.requested_s.get(name, here.now_s)
         for name, count in here.waiting.items()
@@ -75,19 +75,19 @@ def decide_now(
         now_s=here.now_s,
         pool=document.name,
         managers=ads,
-        workers=_workers(here),
+        workers=_count_workers(here),
         previous=memory.shares,
         requests=tuple(
             RequestView(id=n, nodes=here.waiting[n], requested_s=at)
             for n, at in sorted(requested_s.items())
         ),
         elapsed_s=float(document.period) if memory.at_s is None else here.now_s - memory.at_s,
-        others=_others(entries, document, here, memory),
+        others=_count_other_workers(entries, document, here, memory),
         wait_s=here.wait_s,
         wait_low_s=here.wait_s / 2.0,
         memory=memory.sizes,
     )
-    decision = decide(view, PoolPolicy(share=_policy(document), sizing=document.policy))
+    decision = decide(view, PoolPolicy(share=_read_policy(document), sizing=document.policy))
     needs = {
         reason.about: (int(reason.numbers["need"]), reason.numbers["weight"])
         for reason in decision.reasons
@@ -106,11 +106,11 @@ def decide_now(
     }
     decided = PoolDecided(
         shares=shares,
-        targets=_targets(shares, here, document.max_workers),
+        targets=_limit_targets(shares, here, document.max_workers),
         decision=decision,
         claim_age_s={name: here.now_s - at_s for name, at_s in claimed_s.items()},
         other_pools=tuple(ad.name for ad in ads),
-        capacity=_capacity(ads),
+        capacity=_sum_capacity(ads),
     )
     return decided, PoolMemory(
         at_s=here.now_s,
@@ -122,7 +122,7 @@ def decide_now(
     )
 
 
-def _ad(entry: Mapping[str, Any], procs: int) -> ManagerAd:
+def _convert_ad(entry: Mapping[str, Any], procs: int) -> ManagerAd:
     """Convert a manager's entry to workers of this many processors."""
     capacity = entry.get("capacity") or {}
     low, value, high = (
@@ -144,7 +144,7 @@ def _ad(entry: Mapping[str, Any], procs: int) -> ManagerAd:
     )
 
 
-def _workers(here: PoolStatus) -> tuple[WorkerView, ...]:
+def _count_workers(here: PoolStatus) -> tuple[WorkerView, ...]:
     """Return the running workers; a manager disconnects its idle ones itself, so none is idle for
     the pool."""
     return tuple(
@@ -154,7 +154,7 @@ def _workers(here: PoolStatus) -> tuple[WorkerView, ...]:
     )
 
 
-def _policy(document: PoolDocument) -> SharePolicy:
+def _read_policy(document: PoolDocument) -> SharePolicy:
     """Return the sharing policy. A manager's name has its bag and its dispatcher; patterns match
     the first, or both."""
     return SharePolicy(
@@ -169,7 +169,7 @@ def _policy(document: PoolDocument) -> SharePolicy:
     )
 
 
-def _others(
+def _count_other_workers(
     entries: LedgerEntries, document: PoolDocument, here: PoolStatus, memory: PoolMemory
 ) -> dict[str, int]:
     """Return the workers, in our size, that other pools have promised before this one and not yet
@@ -192,7 +192,7 @@ def _others(
     return {name: math.ceil(procs / document.worker.procs) for name, procs in before.items()}
 
 
-def _targets(shares: Mapping[str, int], here: PoolStatus, most: int) -> dict[str, int]:
+def _limit_targets(shares: Mapping[str, int], here: PoolStatus, most: int) -> dict[str, int]:
     """Limit workers to the maximum of the pool: managers that get more wait until others have
     disconnected workers."""
     names = sorted({*shares, *here.running, *here.waiting})
@@ -210,7 +210,7 @@ def _targets(shares: Mapping[str, int], here: PoolStatus, most: int) -> dict[str
     return {name: stored[name] + more.get(name, 0) for name in names}
 
 
-def _capacity(ads: tuple[ManagerAd, ...]) -> float | None:
+def _sum_capacity(ads: tuple[ManagerAd, ...]) -> float | None:
     """Return the capacity of all managers together, for the chart; None if none is known."""
     capacities = [ad.capacity for ad in ads if ad.capacity is not None]
     return sum(capacities) if capacities else None

@@ -56,47 +56,49 @@ def backtest_all(
                 where="--view",
             )
     if len(replays) == 1:
-        yield _trials(replays[0], callback)
+        yield _run_trials(replays[0], callback)
         return
     with process_pool(min(len(replays), cpu_count() or 1)) as pool:
-        for done, trials in enumerate(pool.map(_trials, replays), start=1):
+        for done, trials in enumerate(pool.map(_run_trials, replays), start=1):
             yield trials
             if callback is not None:
                 callback(done, len(replays))
 
 
-def _trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> list[Trial]:
+def _run_trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> list[Trial]:
     log = open_history(replay.path, replay.reading)
     name = history_name(replay.path)
     settings = replay.settings
     levels = replay.probabilities or (settings.quantile,)
     if replay.by != "queue":
         return backtest_levels(log, name, "*", settings, levels, callback)
-    codes = _queues(log)
+    codes = _list_queues(log)
     if settings.looks_at_state:  # queues share the machine
         wholes = backtest_levels(log, name, "*", settings, levels, callback)
         return [
-            _part(whole, log.queue == code, _queue_name(log, code))
+            _select_part(whole, log.queue == code, _find_queue_name(log, code))
             for whole in wholes
             for code in codes
         ]
     trials = []
     for code in codes:
         part = log.only_queue(code)
-        trials += backtest_levels(part, name, _queue_name(log, code), settings, levels, callback)
+        trials += backtest_levels(
+            part, name, _find_queue_name(log, code), settings, levels, callback
+        )
     return trials
 
 
-def _part(trial: Trial, part: Bools, queue: str) -> Trial:
+def _select_part(trial: Trial, part: Bools, queue: str) -> Trial:
     """Return the results of these jobs only."""
     return replace(trial, queue=queue, log=trial.log.select(part), issued_s=trial.issued_s[part])
 
 
-def _queue_name(log: JobLog, code: int) -> str:
+def _find_queue_name(log: JobLog, code: int) -> str:
     return log.queue_names.get(code, str(code))
 
 
-def _queues(log: JobLog) -> list[int]:
+def _list_queues(log: JobLog) -> list[int]:
     """Return queue numbers, the busiest first."""
     codes = log.queue.tolist()
     return sorted(set(codes), key=lambda code: -codes.count(code))

@@ -40,8 +40,8 @@ def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:
 
 def stored(key: object) -> Any:
     """Return the value of a key (identified by its ``repr``), None where there is none."""
-    path = _path(key)
-    if _only_ours(path):
+    path = _make_path(key)
+    if _is_private(path):
         with suppress(Exception):  # damaged, or of another Python version: compute again
             with path.open("rb") as file:
                 result = pickle.load(file)
@@ -53,16 +53,16 @@ def stored(key: object) -> Any:
 def store(key: object, value: object) -> None:
     """Store the value of a key."""
     with suppress(OSError):  # a full disk prevents no answer
-        _put(_path(key), value)
+        _put(_make_path(key), value)
 
 
-def _path(key: object) -> Path:
-    name = hashlib.sha256(f"{key!r} {_method()}".encode()).hexdigest()[:32]
+def _make_path(key: object) -> Path:
+    name = hashlib.sha256(f"{key!r} {_compute_method_digest()}".encode()).hexdigest()[:32]
     return choose_learned_folder() / f"{name}.bin"
 
 
 @cache
-def _method() -> str:
+def _compute_method_digest() -> str:
     """Return a digest that changes with the code that computed the value."""
     base = Path(__file__).parents[2]
     files = sorted(path for name in _METHOD for path in (base / name).glob("*.py"))
@@ -70,7 +70,7 @@ def _method() -> str:
     return hashlib.sha256(repr(stats).encode()).hexdigest()
 
 
-def _only_ours(path: Path) -> bool:
+def _is_private(path: Path) -> bool:
     """True if the file exists and only this user can have written it."""
     try:
         states = [path.stat(), path.parent.stat()]

@@ -76,15 +76,15 @@ def score(forecasts: Sequence[ScoredForecast]) -> Json:
     newest = forecasts[:WINDOW]
     return {
         "scored": len(newest),
-        "quantiles": [_quantile_score(newest, level) for level in LEVELS],
-        "views": _by_view(newest),
-        "reliability": _reliability(newest),
-        "brier": _brier(newest),
-        "slurm": _comparison(newest),
+        "quantiles": [_score_quantile(newest, level) for level in LEVELS],
+        "views": _count_by_view(newest),
+        "reliability": _compute_reliability(newest),
+        "brier": _compute_brier(newest),
+        "slurm": _compare_medians(newest),
     }
 
 
-def _quantile_score(forecasts: Sequence[ScoredForecast], level: float) -> Json:
+def _score_quantile(forecasts: Sequence[ScoredForecast], level: float) -> Json:
     covered = [c for c in (f.covered(level) for f in forecasts) if c is not None]
     losses = [
         pinball(level, bound_s, f.wait_s)
@@ -96,12 +96,12 @@ def _quantile_score(forecasts: Sequence[ScoredForecast], level: float) -> Json:
     return {
         "quantile": level,
         "bounds": len(covered),
-        "coverage": _mean(covered),
-        "pinball_s": _mean(losses),
+        "coverage": _compute_mean(covered),
+        "pinball_s": _compute_mean(losses),
     }
 
 
-def _by_view(forecasts: Sequence[ScoredForecast]) -> list[Json]:
+def _count_by_view(forecasts: Sequence[ScoredForecast]) -> list[Json]:
     """Return how many forecasts were given in each view, and the share of their bounds at
     :data:`ALARM_LEVEL` that were not exceeded. ``view``: None where it was not recorded."""
     rows = list[Json]()
@@ -112,7 +112,7 @@ def _by_view(forecasts: Sequence[ScoredForecast]) -> list[Json]:
             "view": view or None,
             "scored": len(of_view),
             "bounds": len(covered),
-            "coverage": _mean(covered),
+            "coverage": _compute_mean(covered),
         }
         rows += [row] if of_view else []
     return rows
@@ -158,30 +158,30 @@ def pair_promises(forecasts: Iterable[ScoredForecast]) -> list[tuple[float, bool
     return [(promised, outcome) for (promised, _), (_, outcome) in order]
 
 
-def _reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
+def _compute_reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
     """Return stated probabilities in tenths, with the share of them that came true."""
     bins: dict[int, list[tuple[float, bool]]] = {}
     for probability, outcome in pair_outcomes(forecasts):
-        bins.setdefault(_bin_of(probability), []).append((probability, outcome))
+        bins.setdefault(_find_bin(probability), []).append((probability, outcome))
     return [
         {
-            "stated": _mean([p for p, _ in pairs]),
-            "observed": _mean([o for _, o in pairs]),
+            "stated": _compute_mean([p for p, _ in pairs]),
+            "observed": _compute_mean([o for _, o in pairs]),
             "statements": len(pairs),
         }
         for _, pairs in sorted(bins.items())
     ]
 
 
-def _bin_of(probability: float) -> int:
+def _find_bin(probability: float) -> int:
     return min(_BINS - 1, int(probability * _BINS))
 
 
-def _brier(forecasts: Sequence[ScoredForecast]) -> float | None:
-    return _mean([(p - outcome) ** 2 for p, outcome in pair_outcomes(forecasts)])
+def _compute_brier(forecasts: Sequence[ScoredForecast]) -> float | None:
+    return _compute_mean([(p - outcome) ** 2 for p, outcome in pair_outcomes(forecasts)])
 
 
-def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
+def _compare_medians(forecasts: Sequence[ScoredForecast]) -> Json | None:
     """Compare medians with the site's own estimates, on the same jobs; None where the site was
     never queried for one."""
     if not any(f.was_queried for f in forecasts):
@@ -196,14 +196,14 @@ def _comparison(forecasts: Sequence[ScoredForecast]) -> Json | None:
     return {
         "jobs": len(rows),
         "left_out": len(forecasts) - len(rows),
-        "started_by_estimate": _mean([w <= e for w, e, _ in rows]),
+        "started_by_estimate": _compute_mean([w <= e for w, e, _ in rows]),
         "median_error_s": {
-            "vgrads": _median([abs(w - b) for w, _, b in rows]),
-            "slurm": _median([abs(w - e) for w, e, _ in rows]),
+            "vgrads": _compute_median([abs(w - b) for w, _, b in rows]),
+            "slurm": _compute_median([abs(w - e) for w, e, _ in rows]),
         },
         "pinball_s": {
-            "vgrads": _mean([pinball(0.5, b, w) for w, _, b in rows]),
-            "slurm": _mean([pinball(0.5, e, w) for w, e, _ in rows]),
+            "vgrads": _compute_mean([pinball(0.5, b, w) for w, _, b in rows]),
+            "slurm": _compute_mean([pinball(0.5, e, w) for w, e, _ in rows]),
         },
     }
 
@@ -265,7 +265,7 @@ class QueueRecord:
     def contradiction(self, probability: float) -> str | None:
         """Say that recommended submissions led to a start in time less often than stated, where
         those with about this probability (the same tenth) did, by more than chance."""
-        alike = [s for s in self.submissions if _bin_of(s[0]) == _bin_of(probability)]
+        alike = [s for s in self.submissions if _find_bin(s[0]) == _find_bin(probability)]
         if len(alike) < FEWEST:
             return None
         from vgrads.planner.promise.probability import at_least  # noqa: PLC0415 late: few queues have so many
@@ -294,11 +294,11 @@ def watch(outcomes: Iterable[bool | None]) -> WatchedBounds:
             unknown += 1
         else:
             decided.append(outcome)
-    hidden = _hidden(unknown, len(decided) + unknown, older) if unknown else 0
+    hidden = _count_hidden(unknown, len(decided) + unknown, older) if unknown else 0
     return WatchedBounds(bounds=len(decided), covered=sum(decided), unknown=unknown, hidden=hidden)
 
 
-def _hidden(unknown: int, of: int, older: Sequence[bool | None]) -> int:
+def _count_hidden(unknown: int, of: int, older: Sequence[bool | None]) -> int:
     """Return how many more outcomes are unknown than in each earlier stretch of as many: questions
     are often about jobs that nobody submits, and more at some times than at others. 0 where there
     are too few older bounds to know what is usual."""
@@ -308,9 +308,9 @@ def _hidden(unknown: int, of: int, older: Sequence[bool | None]) -> int:
     return max(0, unknown - max(stretch.count(None) for stretch in stretches))
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _compute_mean(values: Sequence[float]) -> float | None:
     return fmean(values) if values else None
 
 
-def _median(values: Sequence[float]) -> float | None:
+def _compute_median(values: Sequence[float]) -> float | None:
     return median(values) if values else None

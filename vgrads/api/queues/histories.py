@@ -48,7 +48,7 @@ def learned_forecast(
     lists as waiting and running are the queue."""
     settings = settings_at(log, at_s, settings)
     at_s = end_of(log, settings.view) if at_s is None else at_s
-    result = make_forecast(log, at_s, settings, queue, _learned)
+    result = make_forecast(log, at_s, settings, queue, _learn_predictor)
     if isinstance(result, StateForecast) and settings.sees_waiting:
         present = find_present(log, result.settings, at_s)
         if present is not None:
@@ -56,7 +56,7 @@ def learned_forecast(
     return result
 
 
-def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
+def _learn_predictor(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     """Return a predictor at an instant, continued from the first stored replay that has the same
     events and what the instant needs.
 
@@ -64,9 +64,9 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     waits at the end is reported only later), and the newest two anchors before the instant, from
     which questions at other instants continue.
     """
-    anchors = _anchors(log, settings, until_s)
+    anchors = _find_anchors(log, settings, until_s)
     keys = replay_keys(log, settings, until_s)
-    predictor = _resumed(keys.values(), log, settings, until_s)
+    predictor = _resume_replay(keys.values(), log, settings, until_s)
     predictor = predictor or StatePredictor(log, settings, until_s)
     stops = anchors | {"recent": log.end_s - find_longest_delay_s(log, settings.view)}
     for name, stop_s in sorted(stops.items(), key=lambda item: item[1]):
@@ -79,7 +79,7 @@ def _learned(log: JobLog, settings: Settings, until_s: float) -> StatePredictor:
     return predictor
 
 
-def _anchors(log: JobLog, settings: Settings, until_s: float) -> dict[str, float]:
+def _find_anchors(log: JobLog, settings: Settings, until_s: float) -> dict[str, float]:
     """Return the instants of the newest two anchors before an instant."""
     viewed = select_view(log, settings.view)
     counts = list_anchors(viewed.count_at(until_s))[-2:]
@@ -89,7 +89,7 @@ def _anchors(log: JobLog, settings: Settings, until_s: float) -> dict[str, float
 def replay_keys(log: JobLog, settings: Settings, until_s: float) -> dict[str, object]:
     """Return the keys of the stored replays of a history from which one up to an instant may
     continue, the newest first."""
-    names = ("end", "recent", *_anchors(log, settings, until_s))
+    names = ("end", "recent", *_find_anchors(log, settings, until_s))
     return {name: ("replay", history_identity(log), settings, name) for name in names}
 
 
@@ -102,7 +102,7 @@ def history_identity(log: JobLog) -> str:
     return first.hexdigest()
 
 
-def _resumed(
+def _resume_replay(
     keys: Iterable[object], log: JobLog, settings: Settings, until_s: float
 ) -> StatePredictor | None:
     """Return the first stored replay that the log continues."""

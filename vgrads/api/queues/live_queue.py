@@ -152,11 +152,11 @@ def make_present_forecast(
             source="past",
             as_of_unix_s=log.unix_start_s + at_s,
             view=forecast.settings.view,
-            reason=_reason(snapshot),
+            reason=_explain_snapshot(snapshot),
         )
         return age_forecast(forecast, max(0.0, now_s - at_s)), view
     taken_s = snapshot.taken_unix_s - log.unix_start_s
-    jobs = _of_queue(snapshot.jobs, queue, forecast, log)
+    jobs = _select_queue(snapshot.jobs, queue, forecast, log)
     view = QueueView(
         source="site",
         as_of_unix_s=snapshot.taken_unix_s,
@@ -167,11 +167,11 @@ def make_present_forecast(
     if not isinstance(forecast, StateForecast):
         return forecast, view
     age_s = snapshot.age_s(now_unix_s)
-    result = forecast.with_queue(_present(jobs, taken_s, log, forecast))
+    result = forecast.with_queue(_convert_jobs(jobs, taken_s, log, forecast))
     return (result if age_s <= _RECENT_S else age_forecast(result, age_s)), view
 
 
-def _reason(snapshot: SiteSnapshot | None) -> str:
+def _explain_snapshot(snapshot: SiteSnapshot | None) -> str:
     if snapshot is None:
         return "its site has not been asked yet"
     if snapshot.is_hidden:
@@ -179,7 +179,7 @@ def _reason(snapshot: SiteSnapshot | None) -> str:
     return snapshot.problem or "its site has not been asked yet"
 
 
-def _present(
+def _convert_jobs(
     jobs: Sequence[QueuedJob], taken_s: float, log: JobLog, forecast: StateForecast
 ) -> PresentQueue:
     """Return jobs for a forecast. Users of the site and of the history are not matched, because
@@ -205,7 +205,7 @@ def _present(
     )
 
 
-def _of_queue(
+def _select_queue(
     jobs: Sequence[QueuedJob], queue: str, forecast: AnyForecast, log: JobLog
 ) -> Sequence[QueuedJob]:
     """Return the jobs that can start and count for a queue: those of the queues of its history
@@ -235,9 +235,9 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
         "taken": format_instant(snapshot.taken_unix_s),
         "hidden": snapshot.is_hidden,
         "problem": snapshot.problem or None,
-        "waiting": [_job(j) for j in jobs if j.left_s is None and j.eligible],
-        "ineligible": [_job(j) for j in jobs if not j.eligible],
-        "running": [_job(j) for j in jobs if j.left_s is not None],
+        "waiting": [_convert_job(j) for j in jobs if j.left_s is None and j.eligible],
+        "ineligible": [_convert_job(j) for j in jobs if not j.eligible],
+        "running": [_convert_job(j) for j in jobs if j.left_s is not None],
     }
     if job is not None:
         spec = SlotSpec(
@@ -257,7 +257,7 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
     return answer
 
 
-def _job(job: QueuedJob) -> Json:
+def _convert_job(job: QueuedJob) -> Json:
     return {
         "queue": job.queue,
         "user": job.user,

@@ -32,15 +32,15 @@ def log_queue_row(queue: Queue, whole: JobLog) -> Json:
 def describe_history(history: Mapping[str, Any]) -> str:
     """Describe how many jobs a history has, and of which queues of its log, if it has several, and
     what could not be used of its file."""
-    return _jobs_text(history) + _unused_text(history["reading"])
+    return _format_jobs(history) + _format_unused(history["reading"])
 
 
-def _unused_text(reading: Mapping[str, Any] | None) -> str:
+def _format_unused(reading: Mapping[str, Any] | None) -> str:
     unused = sum(entry["records"] for entry in (reading or {}).get("not_used", {}).values())
     return f" ({format_count(unused, 'record')} of its file not used)" if unused else ""
 
 
-def _jobs_text(history: Mapping[str, Any]) -> str:
+def _format_jobs(history: Mapping[str, Any]) -> str:
     jobs = f"{format_count(history['jobs'], 'job')}"
     if history["log_queues"] == 1:
         return jobs

@@ -59,11 +59,11 @@ def offer_sentence(offer: GridOffer) -> str:
         f"{format_duration(request.deadline_s)} from now with "
         f"probability {offer.probability:.3f} ± {offer.standard_error:.3f} ({groups}) for "
         f"at most {format_usd(offer.cost_usd)}; "
-        f"the requested probability is {request.probability}.{_choice_text(offer)}"
+        f"the requested probability is {request.probability}.{_format_choice(offer)}"
     )
 
 
-def _choice_text(offer: GridOffer) -> str:
+def _format_choice(offer: GridOffer) -> str:
     """Return how far the choice of slots may be from the best; empty if it is the best."""
     chosen = [group for group in offer.groups if group.choices]
     gaps = [group.gap for group in chosen if group.gap is not None]
@@ -101,12 +101,12 @@ def offer_gantt(offer: GridOffer) -> Json:
         "promise": {"probability": offer.probability, "standard_error": offer.standard_error},
         "cost_usd": offer.cost_usd,
         "placements": [],
-        "slots": [_lane(offer, c) for g in offer.groups for c in g.choices],
+        "slots": [_make_lane(offer, c) for g in offer.groups for c in g.choices],
         "facts": write_request(request),
     }
 
 
-def _lane(offer: GridOffer, choice: SlotOption) -> Json:
+def _make_lane(offer: GridOffer, choice: SlotOption) -> Json:
     slot, request = choice.slot, offer.request
     low, middle, high = (
         float(t) + slot.zero_s(slot.submit_s) for t in slot.curve.ready_at([0.05, 0.5, 0.95])
@@ -123,11 +123,11 @@ def _lane(offer: GridOffer, choice: SlotOption) -> Json:
         "probability": choice.probability,
         "cost_usd": choice.cost_usd,
         "state": "offered",
-        "ready_p5_s": _finite(low),
-        "ready_p50_s": _finite(middle),
-        "ready_p95_s": _finite(high),
+        "ready_p5_s": _require_finite(low),
+        "ready_p50_s": _require_finite(middle),
+        "ready_p95_s": _require_finite(high),
     }
 
 
-def _finite(value: float) -> float | None:
+def _require_finite(value: float) -> float | None:
     return value if value < float("inf") else None

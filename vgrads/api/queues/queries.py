@@ -155,11 +155,11 @@ def explain_bound(
         "why": choice.why,
         "queues": queues,
         "usual_bound_s": explanation.usual_bound_s,
-        "moved": [_reason_json(r) for r in explanation.reasons],
+        "moved": [_describe_reason(r) for r in explanation.reasons],
     }
 
 
-def _reason_json(reason: BoundReason) -> dict[str, Any]:
+def _describe_reason(reason: BoundReason) -> dict[str, Any]:
     return {
         "side": reason.side,
         "reason": reason.text,

@@ -44,7 +44,7 @@ def _check_row(site: Site) -> Json:
         if q["history"]
     ]
     if result["usable"]:
-        result["can"] += [*promises, *_closures(site)]
+        result["can"] += [*promises, *_describe_closures(site)]
     quality = QUALITY.get(site.driver)
     histories = [{"queue": q["name"], **(q["history"] or {})} for q in queues]
     warnings = [
@@ -63,7 +63,7 @@ def _check_row(site: Site) -> Json:
     }
 
 
-def _closures(site: Site) -> list[str]:
+def _describe_closures(site: Site) -> list[str]:
     """Describe the next closures of a site, stated and reported ones."""
     now_s, reported = time.time(), {}
     if is_batch_system(site):
@@ -107,7 +107,7 @@ def _check_real(site: Site) -> Json:
     except SiteError as error:
         return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
     by_queue = {queue.name: queue for queue in survey.queues}
-    wrong = [text for queue in site.queues if (text := _queue_problem(queue, by_queue))]
+    wrong = [text for queue in site.queues if (text := _compare_queue(queue, by_queue))]
     wrong += [p for p in (python, *survey.problems) if p and not p.startswith("no history")]
     shared = (
         describe_shared_nodes(by_queue[q.name], survey.queues)
@@ -134,7 +134,7 @@ def _check_real(site: Site) -> Json:
     }
 
 
-def _queue_problem(queue: Queue, by_queue: Mapping[str, QueueLimits]) -> str:
+def _compare_queue(queue: Queue, by_queue: Mapping[str, QueueLimits]) -> str:
     """Return how a queue of the site file differs from the site's report; empty if it does not."""
     there = by_queue.get(queue.name)
     if there is None:

@@ -100,14 +100,14 @@ def refresh_snapshot(site: Site) -> SiteSnapshot:
     it. A site that does not answer leaves the former snapshot, with the ``problem``."""
     path = derive_snapshot_file(site)
     snapshot = _read(path) or _NEVER
-    marked_s = _marked_s(path)
+    marked_s = _read_mark_s(path)
     is_asking = marked_s - snapshot.tried_unix_s > _ROUNDING_S  # not stored yet
     if not is_asking and not _is_due(path, snapshot, marked_s):
         return snapshot
     patience_s = site.access.timeout_s
     if snapshot.age_s(time.time()) < _WORTH_WAITING_S:
         patience_s = 0.0
-    with _locked(path, patience_s) as is_locked:
+    with _try_lock(path, patience_s) as is_locked:
         snapshot = _read(path) or _NEVER  # another process may have asked meanwhile
         if is_locked and may_list(site, snapshot):
             snapshot = _list(site, path, snapshot)
@@ -128,10 +128,10 @@ def may_list(site: Site, snapshot: SiteSnapshot | None) -> bool:
     """True if a site may be asked, after what its newest snapshot says. Attempts count, also those
     whose result was not stored; an instant of the future is that of a clock that was set back."""
     path = derive_snapshot_file(site)
-    return _is_due(path, snapshot or _NEVER, _marked_s(path))
+    return _is_due(path, snapshot or _NEVER, _read_mark_s(path))
 
 
-def _marked_s(path: Path) -> float:
+def _read_mark_s(path: Path) -> float:
     """Return when anybody began to ask last; 0 for never."""
     with suppress(OSError):
         return _lock_file(path).stat().st_mtime
@@ -155,7 +155,7 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
         batch = open_batch(site)
         facts_are_due = not 0 <= begin - before.facts_unix_s < FACTS_S
         facts = _ask_facts(site, batch) if facts_are_due else before
-        jobs = tuple(_without_name(site, job) for job in batch.listed_jobs())
+        jobs = tuple(_hide_name(site, job) for job in batch.listed_jobs())
     except SiteError as error:
         pause_s = _BACKOFF.after(before.pause_s)
         result = replace(before, tried_unix_s=begin, pause_s=pause_s, problem=str(error))
@@ -181,19 +181,19 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
 
 def _ask_facts(site: Site, batch: BatchSite) -> SiteSnapshot:
     """Return a snapshot without jobs: the facts of a site, and its closures."""
-    facts = _stated(site, "the limits of its queues", batch.facts, SiteFacts(user=""))
+    facts = _read_statement(site, "the limits of its queues", batch.facts, SiteFacts(user=""))
     none: tuple[Closure, ...] = ()
-    closures = _stated(site, "its closures", lambda: batch.closures(time.time()), none)
+    closures = _read_statement(site, "its closures", lambda: batch.closures(time.time()), none)
     return replace(
         _NEVER,
         hides_jobs=facts.hides_jobs,
-        asker=_hashed(site, facts.user),
+        asker=_hash_user(site, facts.user),
         limits=tuple(replace(entry, nodes=frozenset()) for entry in facts.queues),
         closures=closures,
     )
 
 
-def _stated(site: Site, what: str, ask: Callable[[], Stated], nothing: Stated) -> Stated:
+def _read_statement(site: Site, what: str, ask: Callable[[], Stated], nothing: Stated) -> Stated:
     """Return what a site states; nothing, and a warning, where it refuses to. SiteError where it
     does not answer."""
     try:
@@ -205,11 +205,11 @@ def _stated(site: Site, what: str, ask: Callable[[], Stated], nothing: Stated) -
         return nothing
 
 
-def _without_name(site: Site, job: QueuedJob) -> QueuedJob:
-    return replace(job, user=_hashed(site, job.user))
+def _hide_name(site: Site, job: QueuedJob) -> QueuedJob:
+    return replace(job, user=_hash_user(site, job.user))
 
 
-def _hashed(site: Site, user: str) -> str:
+def _hash_user(site: Site, user: str) -> str:
     return hashlib.sha256(f"{site.name}\0{user}".encode()).hexdigest()[:12]
 
 
@@ -259,7 +259,7 @@ def _read(path: Path) -> SiteSnapshot | None:
         )
         columns = [document["jobs"][name] for name in _COLUMNS]
         return SiteSnapshot(
-            jobs=tuple(_job(row) for row in zip(*columns, strict=True)),
+            jobs=tuple(_make_job(row) for row in zip(*columns, strict=True)),
             limits=tuple(limits),
             closures=tuple(closures),
             **{name: document[name] for name in _PLAIN},
@@ -268,7 +268,7 @@ def _read(path: Path) -> SiteSnapshot | None:
         return None
 
 
-def _job(row: Sequence[Any]) -> QueuedJob:
+def _make_job(row: Sequence[Any]) -> QueuedJob:
     return QueuedJob(**dict(zip(_COLUMNS, row, strict=True)))
 
 
@@ -294,7 +294,7 @@ def _create_lock(path: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path, patience_s: float) -> Iterator[bool]:
+def _try_lock(path: Path, patience_s: float) -> Iterator[bool]:
     """Hold the lock of a file for a block; False where another process holds it for longer. A home
     that cannot be written has no lock: each process keeps to the limits by itself."""
     try:

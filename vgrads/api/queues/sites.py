@@ -25,10 +25,10 @@ Json = dict[str, Any]
 
 def describe(catalog: Catalog, acquisitions: Sequence[Acquisition]) -> list[Json]:
     """Return a row for each site."""
-    return [_site_row(site, acquisitions) for site in catalog.sites]
+    return [_make_site_row(site, acquisitions) for site in catalog.sites]
 
 
-def _site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
+def _make_site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
     learned = summarize_observations(site, acquisitions)
     return {
         "name": site.name,
@@ -36,7 +36,7 @@ def _site_row(site: Site, acquisitions: Sequence[Acquisition]) -> Json:
         "driver": site.driver,
         "procs": site.procs,
         "containers": list(site.containers),
-        "nodes": [_node_row(node) for node in site.nodes],
+        "nodes": [_make_node_row(node) for node in site.nodes],
         "queues": [queue_row(queue, site.procs) for queue in site.queues],
         "binding": learned[0]["binding"],
         "learned": learned,
@@ -50,10 +50,10 @@ def summarize_observations(site: Site, acquisitions: Sequence[Acquisition]) -> l
         "",
         *([SPOT] if any(node.spot_price_usd_per_hour is not None for node in site.nodes) else []),
     ]
-    return [_learned_row(site, queue, acquisitions) for queue in markets]
+    return [_make_learned_row(site, queue, acquisitions) for queue in markets]
 
 
-def _learned_row(site: Site, queue: str, acquisitions: Sequence[Acquisition]) -> Json:
+def _make_learned_row(site: Site, queue: str, acquisitions: Sequence[Acquisition]) -> Json:
     binding = learn_binding(site, queue, acquisitions)
     low, middle, high = (float(t) for t in binding.overhead.ready_at([0.05, 0.5, 0.95]))
     mine = [
@@ -83,7 +83,7 @@ def _learned_row(site: Site, queue: str, acquisitions: Sequence[Acquisition]) ->
     }
 
 
-def _node_row(node: NodeType) -> Json:
+def _make_node_row(node: NodeType) -> Json:
     return {
         "type": node.name or None,
         "cores": node.cores,

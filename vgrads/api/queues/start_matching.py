@@ -47,7 +47,7 @@ def match_starts(log: JobLog, forecasts: Iterable[OpenForecast]) -> Mapping[str,
     entries = sorted(forecasts, key=lambda entry: -entry.submit_s)
     if not entries or not (len(log) or log.waiting):
         return {}
-    jobs, horizon = _jobs_of(log, entries[-1].submit_s), _horizon_of(log)
+    jobs, horizon = _select_jobs(log, entries[-1].submit_s), _find_horizon(log)
     taken = {ahead: np.full(len(jobs.submit_s), np.nan) for ahead in (False, True)}
     result: dict[str, ForecastOutcome] = {}
     for entry in entries:
@@ -55,14 +55,14 @@ def match_starts(log: JobLog, forecasts: Iterable[OpenForecast]) -> Mapping[str,
         end = np.searchsorted(jobs.submit_s, entry.submit_s + WINDOW_S, side="right")
         window = slice(int(first), int(end))
         request_s = jobs.request_s[window] if jobs.has_requests else None
-        distances = _distances(jobs.procs[window], request_s, entry.procs, entry.walltime_s)
+        distances = _compute_distances(jobs.procs[window], request_s, entry.procs, entry.walltime_s)
         taken_by = taken[entry.is_ahead][window]
         distances[~np.isnan(taken_by) & (taken_by != entry.submit_s)] = np.inf
         taken_by[np.isfinite(distances)] = entry.submit_s
         # one that was withdrawn shows something where it had waited for longer than all bounds
         shows_nothing = jobs.withdrawn[window] & (jobs.wait_s[window] <= entry.longest_s)
         distances[shows_nothing] = np.inf
-        result[entry.id] = _observed(jobs, window, distances, entry, horizon)
+        result[entry.id] = _find_nearest(jobs, window, distances, entry, horizon)
     return result
 
 
@@ -86,7 +86,7 @@ class _Horizon(NamedTuple):
     is_complete: bool
 
 
-def _jobs_of(log: JobLog, since_s: float) -> _Jobs:
+def _select_jobs(log: JobLog, since_s: float) -> _Jobs:
     """Return the jobs of a log since an instant, with those that still wait."""
     columns = [(log.submit_s, log.procs, log.request_s, log.wait_s, ~log.started)]
     if log.waiting is not None:
@@ -108,7 +108,7 @@ def _jobs_of(log: JobLog, since_s: float) -> _Jobs:
     )
 
 
-def _horizon_of(log: JobLog) -> _Horizon:
+def _find_horizon(log: JobLog) -> _Horizon:
     """Return the horizon of a log. One that lists neither waiting nor running jobs may be of
     ended jobs alone."""
     ends_s = (log.start_s + np.maximum(log.run_s, 0.0)).max(initial=0.0)
@@ -116,7 +116,9 @@ def _horizon_of(log: JobLog) -> _Horizon:
     return _Horizon(log.unix_start_s + until_s, log.waiting is not None)
 
 
-def _distances(procs: Floats, request_s: Floats | None, width: int, walltime_s: float) -> Floats:
+def _compute_distances(
+    procs: Floats, request_s: Floats | None, width: int, walltime_s: float
+) -> Floats:
     """Return how much shapes of jobs differ from one, inf where they are not alike; without
     requested times by their processors."""
     wider = np.abs(np.log(np.maximum(procs, 1.0) / max(width, 1)))
@@ -128,7 +130,7 @@ def _distances(procs: Floats, request_s: Floats | None, width: int, walltime_s: 
     return np.where(alike, wider + longer, np.inf)
 
 
-def _observed(
+def _find_nearest(
     jobs: _Jobs, window: slice, distances: Floats, entry: OpenForecast, horizon: _Horizon
 ) -> ForecastOutcome:
     """Return what is known of the nearest job; where there is none, of one that the log may not

@@ -91,7 +91,7 @@ class SlurmCommands:
         try:
             with self._scheduler.lock:
                 answer = self._answers[command](body)
-            return answer if body.get("pads") else _padded(answer)
+            return answer if body.get("pads") else _pad_answer(answer)
         except SlurmError as error:
             return answer_of(error.reply)
         except VgradsError as error:
@@ -254,7 +254,7 @@ class SlurmCommands:
         return problems + [(str(r.id), "Job is running") for r in running] + missing
 
 
-def _padded(answer: Answer) -> Answer:
+def _pad_answer(answer: Answer) -> Answer:
     """Return an answer for a program of an earlier version, which does not pad columns itself.
     Raise InputError where it would be long."""
     try:

@@ -34,16 +34,16 @@ def group_chart(status: GroupStatus, run: Sequence[JobRecord], now_s: float) -> 
         "decisions": [],
         "workflows": sorted({record.submission.name for record in run}),
         "done": [],
-        "slots": [_lane(node, started, began_s, end_s) for node in _nodes(started)],
-        "placements": [_bar(record, began_s) for record in started],
+        "slots": [_make_lane(node, started, began_s, end_s) for node in _list_nodes(started)],
+        "placements": [_make_bar(record, began_s) for record in started],
     }
 
 
-def _nodes(started: Sequence[JobRecord]) -> list[str]:
+def _list_nodes(started: Sequence[JobRecord]) -> list[str]:
     return sorted({record.node for record in started})
 
 
-def _lane(node: str, started: Sequence[JobRecord], began_s: float, end_s: float) -> Json:
+def _make_lane(node: str, started: Sequence[JobRecord], began_s: float, end_s: float) -> Json:
     here = [record for record in started if record.node == node]
     first_s = min(record.start_s or 0.0 for record in here) - began_s
     last_s = max(record.end_s or end_s for record in here) - began_s
@@ -51,7 +51,7 @@ def _lane(node: str, started: Sequence[JobRecord], began_s: float, end_s: float)
         "id": node,
         "site": here[0].submission.partition,
         "kind": "batch",
-        "procs": _most_together(here, end_s),
+        "procs": _find_most_together(here, end_s),
         "submit_s": 0.0,
         "start_s": first_s,
         "end_s": last_s,
@@ -62,7 +62,7 @@ def _lane(node: str, started: Sequence[JobRecord], began_s: float, end_s: float)
     }
 
 
-def _most_together(records: Sequence[JobRecord], end_s: float) -> int:
+def _find_most_together(records: Sequence[JobRecord], end_s: float) -> int:
     """Return the most processors that jobs of a node used at once."""
     changes = [(record.start_s or 0.0, record.submission.cpus) for record in records]
     changes += [(record.end_s or end_s, -record.submission.cpus) for record in records]
@@ -73,7 +73,7 @@ def _most_together(records: Sequence[JobRecord], end_s: float) -> int:
     return most
 
 
-def _bar(record: JobRecord, began_s: float) -> Json:
+def _make_bar(record: JobRecord, began_s: float) -> Json:
     start_s = (record.start_s or 0.0) - began_s
     end_s = None if record.end_s is None else record.end_s - began_s
     index = "" if record.index is None else f"_{record.index}"

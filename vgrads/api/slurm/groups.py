@@ -103,8 +103,8 @@ def promise(
     """
     if not earlier:
         return None
-    running = _running(run, earlier, now_s)
-    work_s = [_waiting_s(run, other) + running.work_s for other in earlier]
+    running = _estimate_running(run, earlier, now_s)
+    work_s = [_sum_waiting_s(run, other) + running.work_s for other in earlier]
     unfinished = any(not record.state.is_terminal for record in run)
     if _is_over(run, now_s) or not (unfinished or any(work_s)):
         end_s = max(record.end_s or 0.0 for record in run)
@@ -113,10 +113,10 @@ def promise(
         return 0.0
     rests_s = [other.time_for(work) for other, work in zip(earlier, work_s, strict=True)]
     own = running.variance / max(fmean(work_s), _LEAST_S) ** 2
-    return _probability(deadline_s - now_s, rests_s, own)
+    return _estimate_probability(deadline_s - now_s, rests_s, own)
 
 
-def _probability(seconds: float, rests_s: Sequence[float], own: float) -> float:
+def _estimate_probability(seconds: float, rests_s: Sequence[float], own: float) -> float:
     """Return the probability that the next of such durations is not longer; ``own``: variance of
     its logarithm apart from what differs between them."""
     from scipy.special import stdtr  # noqa: PLC0415 late: the service starts without
@@ -135,7 +135,7 @@ def _is_over(run: Sequence[JobRecord], now_s: float) -> bool:
     return ended and now_s - max(record.end_s or 0.0 for record in run) > _GAP_S
 
 
-def _waiting_s(run: Sequence[JobRecord], like: GroupRun) -> float:
+def _sum_waiting_s(run: Sequence[JobRecord], like: GroupRun) -> float:
     """Return the work of the jobs that have not started, in seconds, if they are as in an earlier
     run."""
     completed = Counter(r.submission.name for r in run if r.state is JobState.COMPLETED)
@@ -158,7 +158,9 @@ class _Running:
     variance: float
 
 
-def _running(run: Sequence[JobRecord], earlier: Sequence[GroupRun], now_s: float) -> _Running:
+def _estimate_running(
+    run: Sequence[JobRecord], earlier: Sequence[GroupRun], now_s: float
+) -> _Running:
     """Return what is left of the jobs that run: how much longer earlier jobs of their names took
     that ran as long."""
     ran_s: defaultdict[str, list[float]] = defaultdict(list)
@@ -169,13 +171,13 @@ def _running(run: Sequence[JobRecord], earlier: Sequence[GroupRun], now_s: float
     for name, spent_s in ran_s.items():
         values = [v for other in earlier for v in other.run_s.get(name, ())]
         values = values or [v for other in earlier for vs in other.run_s.values() for v in vs]
-        mean_s, square = _residuals(np.sort(values), np.array(spent_s))
+        mean_s, square = _compute_residuals(np.sort(values), np.array(spent_s))
         work_s += float(mean_s.sum())
         variance += float(square.sum())
     return _Running(work_s, variance)
 
 
-def _residuals(values: Floats, spent: Floats) -> tuple[Floats, Floats]:
+def _compute_residuals(values: Floats, spent: Floats) -> tuple[Floats, Floats]:
     """Return mean and variance of ``values - spent`` over the larger ones of sorted values. A
     single one deviates by a usual share; where there is none, the mean is a share of what was
     spent, and the deviation as large."""

@@ -47,12 +47,12 @@ class JobJournal:
         if lines > _REWRITTEN + 2 * len(self.table.records):
             with replace_file(path) as file:
                 for event in self.table.snapshot():
-                    file.write(_line(event))
+                    file.write(_format_line(event))
         self._file = RecordFile(path, LINES, mode=0o600)
 
     def write(self, event: Mapping[str, Any], durable: bool = True) -> None:
         """Store an event and apply it. OSError if it cannot be stored; then nothing changes."""
-        self._file.append(_line(event), durable)
+        self._file.append(_format_line(event), durable)
         self.table.apply(event)
 
     def close(self) -> None:
@@ -60,5 +60,5 @@ class JobJournal:
         self._file.close()
 
 
-def _line(event: Mapping[str, Any]) -> bytes:
+def _format_line(event: Mapping[str, Any]) -> bytes:
     return json.dumps(event, separators=(",", ":")).encode() + b"\n"

@@ -34,10 +34,10 @@ def outcome_of(folders: JobFolders, record: JobRecord, ended: Ended, now_s: floa
     lines = ended.out.strip().splitlines()
     with suppress(ValueError, IndexError):
         return dict(json.loads(lines[-1]))
-    return folders.outcome(*place_of(record)) or _observed(folders, record, ended, now_s)
+    return folders.outcome(*place_of(record)) or _read_observed(folders, record, ended, now_s)
 
 
-def _observed(folders: JobFolders, record: JobRecord, ended: Ended, now_s: float) -> Outcome:
+def _read_observed(folders: JobFolders, record: JobRecord, ended: Ended, now_s: float) -> Outcome:
     """Return what an agent saw of a job that could not report."""
     started = folders.started(*place_of(record))
     state, code, signal = "NODE_FAIL", 0, 0

@@ -68,10 +68,10 @@ def find_outer(path: str) -> OuterSlurm:
             program = Path(folder) / command
             if command not in programs and folder and os.access(program, os.X_OK):
                 programs[command] = str(program)
-    return OuterSlurm(programs if _answers(programs) else {})
+    return OuterSlurm(programs if _check_outer_slurm(programs) else {})
 
 
-def _answers(programs: Mapping[str, str]) -> bool:
+def _check_outer_slurm(programs: Mapping[str, str]) -> bool:
     """Return True where the real Slurm is there, not only its commands."""
     if "sinfo" not in programs:
         return False

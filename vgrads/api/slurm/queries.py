@@ -63,7 +63,7 @@ class SlurmQueries:
             return {"execute": words}
         since_s = self._clock() - MIN_JOB_AGE_S
         numbers = query.ids.numbers if query.has_ids else None
-        jobs: Iterable[Job] = self._table.select(numbers, since_s, _selector(query))
+        jobs: Iterable[Job] = self._table.select(numbers, since_s, _make_selector(query))
         if query.start:
             jobs = self._with_starts(jobs)
         reply = render_squeue(query, jobs, self._clock())
@@ -82,7 +82,7 @@ class SlurmQueries:
         if words := self._outer.instead("sacct", arguments, query.ids):
             return {"execute": words}
         numbers = query.ids.numbers if query.has_ids else None
-        jobs = list(self._table.select(numbers, selects=_selector(query)))
+        jobs = list(self._table.select(numbers, selects=_make_selector(query)))
         if query.duplicates:
             jobs += [job for record in self._table.records_of(jobs) for job in record.earlier()]
         reply = render_sacct(query, jobs, now_s)
@@ -168,7 +168,7 @@ class SlurmQueries:
             yield job if status is None else replace(job, promise=status.promise)
 
 
-def _selector(query: SqueueQuery | AccountingQuery) -> Callable[[StoredSubmission], bool]:
+def _make_selector(query: SqueueQuery | AccountingQuery) -> Callable[[StoredSubmission], bool]:
     """Return whether a query may mean jobs of a submission; most are passed over at once."""
 
     def selects(job: StoredSubmission) -> bool:

@@ -79,11 +79,11 @@ def shape_of(job: StoredSubmission, runs_s: Sequence[float] = ()) -> JobShape:
         cpus=job.cpus,
         memory_mib=job.memory_mib,
         limit_s=rounded_s if limit_s else 0.0,
-        runtime_s=_usual_s(runs_s),
+        runtime_s=_estimate_usual_s(runs_s),
     )
 
 
-def _usual_s(runs_s: Sequence[float]) -> float:
+def _estimate_usual_s(runs_s: Sequence[float]) -> float:
     """Return a time in which nine of ten jobs have ended, rounded up; 0 for too few records."""
     if len(runs_s) < _FEWEST:
         return 0.0
@@ -110,9 +110,9 @@ class Partitions:
             name=name,
             default=name == DEFAULT_PARTITION,
             limit_s=None if None in limits else max(limit for limit in limits if limit),
-            nodes=tuple(f"{site.name}-{n}" for site in sites for n in range(_nodes(site))),
-            cores_per_node=max(map(_cores, sites)),
-            memory_mib=max(map(_memory_mib, sites)),
+            nodes=tuple(f"{site.name}-{n}" for site in sites for n in range(_count_nodes(site))),
+            cores_per_node=max(map(_count_cores, sites)),
+            memory_mib=max(map(_find_memory_mib, sites)),
         )
 
     def nodes(self, name: str) -> str:
@@ -153,20 +153,20 @@ class Partitions:
         )
 
 
-def _cores(site: Site) -> int:
+def _count_cores(site: Site) -> int:
     if site.driver == "local":
         return site.procs
     return max(node.cores for node in site.nodes)
 
 
-def _memory_mib(site: Site) -> int:
+def _find_memory_mib(site: Site) -> int:
     if site.driver == "local":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     return int(max(node.memory_mib or 0 for node in site.nodes))
 
 
-def _nodes(site: Site) -> int:
-    return max(1, min(1000, site.procs // _cores(site)))
+def _count_nodes(site: Site) -> int:
+    return max(1, min(1000, site.procs // _count_cores(site)))
 
 
 def _limit_s(site: Site) -> float | None:

@@ -80,9 +80,9 @@ def stored_submission(
         cpus_per_task=batch.cpus_per_task,
         memory_mib=batch.memory_mib or 0,
         limit_s=batch.limit_s,
-        stdin=_path(batch.stdin or "/dev/null", batch.folder),
-        stdout=_path(output, batch.folder),
-        stderr=_path(batch.stderr, batch.folder) if batch.stderr else "",
+        stdin=_expand_path(batch.stdin or "/dev/null", batch.folder),
+        stdout=_expand_path(output, batch.folder),
+        stderr=_expand_path(batch.stderr, batch.folder) if batch.stderr else "",
         indices=batch.array.indices if batch.array else (),
         array_limit=(batch.array.limit or 0) if batch.array else 0,
         dependency=format_dependency(batch.dependency),
@@ -98,7 +98,7 @@ def stored_submission(
     return stored
 
 
-def _path(pattern: str, folder: str) -> str:
+def _expand_path(pattern: str, folder: str) -> str:
     """Return an absolute pattern; a backslash turns its placeholders off."""
     if "\\" in pattern:
         pattern = pattern.replace("\\", "").replace("%", "%%")
@@ -141,9 +141,9 @@ def job_spec(job: StoredSubmission, batch: BatchSubmission, caller: Caller) -> d
         "folder": job.folder,
         "umask": job.umask,
         "arguments": list(batch.script_arguments),
-        "stdin": _filled(job.stdin, job),
-        "stdout": _filled(job.stdout, job),
-        "stderr": _filled(job.stderr, job),
+        "stdin": _fill_pattern(job.stdin, job),
+        "stdout": _fill_pattern(job.stdout, job),
+        "stderr": _fill_pattern(job.stderr, job),
         "append": batch.open_mode == "append",
         "limit_s": job.limit_s,
         "requeue": job.requeue,
@@ -157,7 +157,7 @@ def job_spec(job: StoredSubmission, batch: BatchSubmission, caller: Caller) -> d
     }
 
 
-def _filled(pattern: str, job: StoredSubmission) -> str:
+def _fill_pattern(pattern: str, job: StoredSubmission) -> str:
     """Insert what is the same for all jobs of a submission."""
     values = {"u": job.user, "x": job.name}
 

@@ -79,11 +79,11 @@ def _check(records: Sequence[JobRecord], fields: dict[str, Any]) -> None:
     if not submission.indices:
         fields.pop("array_limit", None)  # Slurm accepts it too
     runs = any(record.state is JobState.RUNNING for record in records)
-    if "limit_s" in fields and runs and _longer(fields["limit_s"], submission.limit_s):
+    if "limit_s" in fields and runs and _is_longer(fields["limit_s"], submission.limit_s):
         raise SlurmError(_DENIED)
 
 
-def _longer(new_s: float | None, current_s: float | None) -> bool:
+def _is_longer(new_s: float | None, current_s: float | None) -> bool:
     """Return True where a limit is longer than the current one; None is no limit."""
     return current_s is not None and (new_s is None or new_s > current_s)
 

@@ -28,7 +28,7 @@ class ExpectedWait:
 
 def expected_wait(table: JobTable, partition: str) -> ExpectedWait | None:
     """Return how long jobs of a partition wait that nothing holds back; None without any record."""
-    waits = sorted(_past_waits(table, partition))
+    waits = sorted(_list_past_waits(table, partition))
     if not waits:
         return None
     return ExpectedWait(waits[len(waits) // 2], covering(waits, 0.95))
@@ -45,7 +45,7 @@ def covering(waits_s: Sequence[float], probability: float) -> float | None:
     return waits_s[rank - 1] if rank <= len(waits_s) else None
 
 
-def _past_waits(table: JobTable, partition: str) -> Sequence[float]:
+def _list_past_waits(table: JobTable, partition: str) -> Sequence[float]:
     waits: list[float] = []
     for number in reversed(table.submissions):
         first = table.submissions[number][0]

@@ -51,7 +51,7 @@ class Agents:
         agent.cached.update(message.cached)
         if message.running:
             self._replicas.update(agent, message.running, at_s)
-        ends, returned = _counted_end(message, agent)
+        ends, returned = _count_end(message, agent)
         if ends:
             self._ends(ends)
         agent.gives_back = bool(message.returned)
@@ -217,7 +217,7 @@ class Agents:
         self._dispatch_index.refresh()
 
 
-def _counted_end(
+def _count_end(
     message: Message, agent: AgentState
 ) -> tuple[Sequence[tuple[int, AttemptEnd]], Sequence[Triple]]:
     """Return ends and returned tasks: tasks that a leaving agent could no longer run count as

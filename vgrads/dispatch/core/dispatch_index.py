@@ -79,7 +79,7 @@ class DispatchIndex:
     def note(self, record: Record) -> list[Effect]:
         """Write a record and apply it."""
         self._report(record)
-        touched = _touched(record, self.state)
+        touched = _list_touched_bags(record, self.state)
         effects = apply(self.state, record)
         gives = type(record) in _GIVES
         if not gives and not self.fresh:
@@ -237,7 +237,7 @@ class DispatchIndex:
         return self._later[0][0] if self._later else float("inf")
 
 
-def _touched(record: Record, state: State) -> Collection[int]:
+def _list_touched_bags(record: Record, state: State) -> Collection[int]:
     """Return the bags that a record changes."""
     if isinstance(record, AgentLeft):
         return {bag for bag, _ in state.agents[record.number].assigned}

@@ -76,11 +76,11 @@ def apply(state: State, record: Record) -> list[Effect]:
         )
 
 
-def _returned(state: State, record: TasksReturned) -> None:
+def _return_tasks(state: State, record: TasksReturned) -> None:
     give_back(state, state.agents[record.agent], record.bag, record.tasks)
 
 
-def _bag_added(state: State, event: BagAdded) -> None:
+def _add_bag(state: State, event: BagAdded) -> None:
     tasks = TaskColumns(event.count, lazy_of(event.order) if event.order else None)
     bag = BagState(
         number=event.number,
@@ -98,12 +98,12 @@ def _bag_added(state: State, event: BagAdded) -> None:
     )
     state.now_s = max(state.now_s, event.at_s)
     bag.typical_s = bag.stated_s
-    _share(state, bag)
+    _share_fairly(state, bag)
     state.bags[bag.number] = bag
     close_if_over(bag, event.at_s)
 
 
-def _share(state: State, bag: BagState) -> None:
+def _share_fairly(state: State, bag: BagState) -> None:
     """Let a bag that begins share with those that are active: absent owners accumulate no
     credit."""
     active = [b for b in state.bags.values() if not b.over and b is not bag]
@@ -114,15 +114,15 @@ def _share(state: State, bag: BagState) -> None:
     bag.had = max(bag.had, min((b.had for b in active if b.owner == bag.owner), default=0.0))
 
 
-def _tasks_retried(state: State, event: TasksRetried) -> None:
+def _retry_tasks(state: State, event: TasksRetried) -> None:
     bag = state.bags[event.number]
     bag.retried = event.request + 1
-    tasks = [task for task in _numbers(event.runs) if bag.tasks.status[task] in ENDED]
+    tasks = [task for task in _expand_runs(event.runs) if bag.tasks.status[task] in ENDED]
     if not tasks:
         return
     state.now_s = max(state.now_s, event.at_s)
     if bag.over:
-        _share(state, bag)
+        _share_fairly(state, bag)
     bag.cancelled = bag.fault = ""
     bag.ended_s, bag.tail = None, False
     bag.tasks.retry(tasks)
@@ -130,9 +130,9 @@ def _tasks_retried(state: State, event: TasksRetried) -> None:
     close_if_over(bag, event.at_s)
 
 
-def _results_restored(state: State, event: ResultsRestored) -> None:
+def _restore_results(state: State, event: ResultsRestored) -> None:
     bag = state.bags[event.number]
-    tasks = [task for task in _numbers(event.runs) if bag.tasks.status[task] not in ENDED]
+    tasks = [task for task in _expand_runs(event.runs) if bag.tasks.status[task] not in ENDED]
     for task in tasks:
         for agent in map(state.agents.__getitem__, bag.tasks.agents_of(task)):
             release(state, agent, bag, task)
@@ -142,26 +142,26 @@ def _results_restored(state: State, event: ResultsRestored) -> None:
     close_if_over(bag, event.at_s)
 
 
-def _numbers(runs: Sequence[Sequence[int]]) -> Iterator[int]:
+def _expand_runs(runs: Sequence[Sequence[int]]) -> Iterator[int]:
     return (task for first, last in runs for task in range(first, last + 1))
 
 
-def _tasks_added(state: State, event: TasksAdded) -> None:
+def _add_tasks(state: State, event: TasksAdded) -> None:
     state.bags[event.number].tasks.add_tasks(event.count)
 
 
-def _bag_closed(state: State, event: BagClosed) -> None:
+def _close_bag(state: State, event: BagClosed) -> None:
     bag = state.bags[event.number]
     bag.open, bag.why_closed = False, event.reason
     close_if_over(bag, event.at_s)
 
 
-def _tasks_dropped(state: State, event: TasksDropped) -> None:
+def _drop_tasks(state: State, event: TasksDropped) -> None:
     state.bags[event.number].tasks.drop_waiting(event.tasks)
     close_if_over(state.bags[event.number], event.at_s)
 
 
-def _goal_changed(state: State, event: GoalChanged) -> None:
+def _change_goal(state: State, event: GoalChanged) -> None:
     """Apply a request once, whoever records it again."""
     bag = state.bags[event.number]
     state.now_s = max(state.now_s, event.at_s)
@@ -169,12 +169,12 @@ def _goal_changed(state: State, event: GoalChanged) -> None:
         bag.goal_changes.append(event)
 
 
-def _bag_cancelled(state: State, event: BagCancelled) -> None:
+def _cancel_bag(state: State, event: BagCancelled) -> None:
     state.bags[event.number].cancelled = event.reason or "cancelled"
     _drop(state, event.number, event.at_s)
 
 
-def _bag_failed(state: State, event: BagFailed) -> None:
+def _fail_bag(state: State, event: BagFailed) -> None:
     _fail(state, event.number, event.at_s, event.reason)
 
 
@@ -194,11 +194,11 @@ def _drop(state: State, number: int, at_s: float) -> None:
     close_if_over(bag, at_s)
 
 
-def _tail_begun(state: State, event: TailBegun) -> None:
+def _begin_tail(state: State, event: TailBegun) -> None:
     state.bags[event.number].tail = True
 
 
-def _agent_joined(state: State, event: AgentJoined) -> None:
+def _add_agent(state: State, event: AgentJoined) -> None:
     state.now_s = max(state.now_s, event.at_s)
     agent = state.agents.get(event.number)
     fields = asdict(event)
@@ -215,7 +215,7 @@ def _agent_joined(state: State, event: AgentJoined) -> None:
         agent.idle_since_s = at_s
 
 
-def _agent_left(state: State, event: AgentLeft) -> None:
+def _remove_agent(state: State, event: AgentLeft) -> None:
     """Remove an agent; its tasks wait again."""
     agent = state.agents[event.number]
     state.now_s = max(state.now_s, event.at_s)
@@ -228,7 +228,7 @@ def _agent_left(state: State, event: AgentLeft) -> None:
     agent.lost += event.lost
 
 
-def _agent_quarantined(state: State, event: AgentQuarantined) -> None:
+def _quarantine_agent(state: State, event: AgentQuarantined) -> None:
     """Exonerate the tasks that failed on a quarantined machine: those attempts count as if the
     agent had been lost."""
     machine = state.agents[event.number].machine
@@ -242,29 +242,29 @@ def _agent_quarantined(state: State, event: AgentQuarantined) -> None:
     state.records[machine] = record_quarantine(state.records[machine], event.at_s)
 
 
-def _slot_changed(state: State, event: SlotChanged) -> None:
+def _change_slot(state: State, event: SlotChanged) -> None:
     before = state.slots.get(event.id) or SlotRequest(id=event.id)
     state.slots[event.id] = before.changed(event)
 
 
 _FOLDS: dict[type, Callable[[State, Any], None]] = {
     TasksAssigned: give,
-    TasksReturned: _returned,
+    TasksReturned: _return_tasks,
     TasksRetained: keep,
     TasksReplicated: replica,
     TasksExpired: take_late,
-    BagAdded: _bag_added,
-    TasksAdded: _tasks_added,
-    ResultsRestored: _results_restored,
-    BagClosed: _bag_closed,
-    TasksDropped: _tasks_dropped,
-    TasksRetried: _tasks_retried,
-    GoalChanged: _goal_changed,
-    BagCancelled: _bag_cancelled,
-    BagFailed: _bag_failed,
-    TailBegun: _tail_begun,
-    AgentJoined: _agent_joined,
-    AgentLeft: _agent_left,
-    AgentQuarantined: _agent_quarantined,
-    SlotChanged: _slot_changed,
+    BagAdded: _add_bag,
+    TasksAdded: _add_tasks,
+    ResultsRestored: _restore_results,
+    BagClosed: _close_bag,
+    TasksDropped: _drop_tasks,
+    TasksRetried: _retry_tasks,
+    GoalChanged: _change_goal,
+    BagCancelled: _cancel_bag,
+    BagFailed: _fail_bag,
+    TailBegun: _begin_tail,
+    AgentJoined: _add_agent,
+    AgentLeft: _remove_agent,
+    AgentQuarantined: _quarantine_agent,
+    SlotChanged: _change_slot,
 }

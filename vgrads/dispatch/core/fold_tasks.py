@@ -42,10 +42,10 @@ def end_attempt(state: State, number: int, end: AttemptEnd) -> Effect:
     if tasks.status[task] in ENDED:
         return Effect(counts=False)
     if end.code == 0:
-        return _done(state, bag, agent, end, had)
+        return _apply_success(state, bag, agent, end, had)
     if not had:
         return Effect(counts=False)  # an evicted attempt; others are running, or will
-    _fault(state, bag, agent, end)
+    _apply_fault(state, bag, agent, end)
     if not tasks.take(task, agent.number):
         return Effect(counts=False)  # other agents still have it: their results decide
     if end.code == COULD_NOT:  # missing input, full disk, leaving node: not its fault
@@ -61,7 +61,9 @@ def end_attempt(state: State, number: int, end: AttemptEnd) -> Effect:
     return Effect(counts=True)
 
 
-def _done(state: State, bag: BagState, agent: AgentState, end: AttemptEnd, had: bool) -> Effect:
+def _apply_success(
+    state: State, bag: BagState, agent: AgentState, end: AttemptEnd, had: bool
+) -> Effect:
     tasks, effect = bag.tasks, _DECIDED
     if not had or end.task in tasks.replicas:
         key = (bag.number, end.task)
@@ -80,7 +82,7 @@ def _done(state: State, bag: BagState, agent: AgentState, end: AttemptEnd, had: 
     return effect
 
 
-def _fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> None:
+def _apply_fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd) -> None:
     """Apply a failed attempt to the records of task, bag and node."""
     if end.code != COULD_NOT:
         agent.failed += 1

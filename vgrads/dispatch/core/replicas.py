@@ -173,7 +173,7 @@ class Replication:
         before, dispatch_index.begun_s = dispatch_index.begun_s, {}
         if learning:
             agents = {
-                number for n in learning for number in _agents_of(dispatch_index.state.bags[n])
+                number for n in learning for number in _list_agents(dispatch_index.state.bags[n])
             }
             for number in agents:
                 agent = dispatch_index.state.agents[number]
@@ -228,6 +228,6 @@ def has_tail_begun(dispatch_index: DispatchIndex, bag: BagState, rules: BagSpec)
     )
 
 
-def _agents_of(bag: BagState) -> set[int]:
+def _list_agents(bag: BagState) -> set[int]:
     """Return the agents that have any of its tasks."""
     return set(bag.tasks.where.values()).union(chain.from_iterable(bag.tasks.replicas.values()))

@@ -88,9 +88,9 @@ def take_snapshot(state: State) -> dict[str, Any]:
             for bag in state.bags.values()
             if bag.tasks.order is not None
         },
-        "goals": {bag.number: _goal_part(bag) for bag in state.bags.values()},
+        "goals": {bag.number: _select_goal_part(bag) for bag in state.bags.values()},
         "bags": [
-            [getattr(bag, name) for name in _BAG] + _columns(bag.tasks)
+            [getattr(bag, name) for name in _BAG] + _pack_columns(bag.tasks)
             for bag in state.bags.values()
         ],
         "agents": [
@@ -104,7 +104,7 @@ def take_snapshot(state: State) -> dict[str, Any]:
     }
 
 
-def _goal_part(bag: BagState) -> dict[str, Any]:
+def _select_goal_part(bag: BagState) -> dict[str, Any]:
     """Return what decides about the goal of a bag; snapshots of earlier versions do not have it."""
     return {
         "shortest_s": bag.shortest_s,
@@ -116,16 +116,16 @@ def _goal_part(bag: BagState) -> dict[str, Any]:
 def _restore_goal_part(bag: BagState, part: dict[str, Any]) -> None:
     bag.shortest_s = part.get("shortest_s")
     bag.exits = decode_exits(part.get("exits", ()))
-    bag.goal_changes = [_goal_change(fields) for fields in part.get("changes", ())]
+    bag.goal_changes = [_build_goal_change(fields) for fields in part.get("changes", ())]
 
 
-def _goal_change(fields: dict[str, Any]) -> GoalChanged:
+def _build_goal_change(fields: dict[str, Any]) -> GoalChanged:
     change = from_json("goal", fields)
     assert isinstance(change, GoalChanged)
     return change
 
 
-def _columns(tasks: TaskColumns) -> list[Any]:
+def _pack_columns(tasks: TaskColumns) -> list[Any]:
     return [
         bytes(tasks.status),
         tasks.attempts.tobytes(),

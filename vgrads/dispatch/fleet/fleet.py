@@ -90,7 +90,7 @@ class Fleet:
             view = make_pool_view(where, work, inventory, health, self._busy, now_s)
             decision = needs.completed(where.decide(view), where, view, work.loads)
             stay = where.longest_stay(now_s, health.expected_s(where.boot_s))
-            decision = _limited(decision, health.closed(now_s), stay)
+            decision = _limit_decision(decision, health.closed(now_s), stay)
             self._note(stay.at(where), decision, now_s)
             moved = moved or bool(decision.open or decision.withdraw or decision.drain)
         for name in end_unpayable(self.core, self.goals, now_s):
@@ -235,7 +235,7 @@ class Fleet:
         return not occupied
 
 
-def _limited(decision: PoolDecision, is_paused: bool, stay: LongestStay) -> PoolDecision:
+def _limit_decision(decision: PoolDecision, is_paused: bool, stay: LongestStay) -> PoolDecision:
     """Return a decision without requests where the site gets none now, with the reason if that is a
     closed window, or one that shortens them."""
     if not decision.open or not (is_paused or stay.reason):

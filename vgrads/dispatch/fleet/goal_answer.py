@@ -26,7 +26,7 @@ def goal_json(
     goal = goals.goal_of(bag)
     if goal is None:
         return {}
-    view, decision = _last_decision(goals, bag, goal, now_s)
+    view, decision = _find_last_decision(goals, bag, goal, now_s)
     control = goals.control_of(bag)
     promises = control.present_promises
     promise, promised_s = decision.promise, view.now_s
@@ -39,7 +39,7 @@ def goal_json(
         now,
         promise=promise,
         reached_s=reached_s,
-        workers=_workers(goals, bag),
+        workers=_count_workers(goals, bag),
         error_of=error_of,
     )
     return {
@@ -56,13 +56,13 @@ def goal_json(
         "spent_usd": round(goals.spent_usd(number, goals.core.state.now_s), 4),
         "budget_usd": goal.budget_usd,
         "reached_s": reached_s,
-        "promises": [list(pair) for pair in _newest(control.promises, promises)],
+        "promises": [list(pair) for pair in _find_newest(control.promises, promises)],
         "nodes_over_time": [[at_s, nodes] for at_s, nodes in goals.nodes_over_time[number]],
         "changes": [_change_json(change) for change in bag.goal_changes],
     }
 
 
-def _last_decision(
+def _find_last_decision(
     goals: GoalFleet, bag: BagState, goal: BagGoal, now_s: float
 ) -> tuple[GoalView, GoalDecision]:
     """Return the last decision for the present goal, and what it was made for."""
@@ -78,7 +78,7 @@ def _last_decision(
     return view, decision
 
 
-def _workers(goals: GoalFleet, bag: BagState) -> int | None:
+def _count_workers(goals: GoalFleet, bag: BagState) -> int | None:
     """Return how many of a bag's tasks could run at once; None where others may join than those
     that are requested, or where that is not known yet."""
     sites = (*bag.sites, *bag.failover) if bag.sites else ()
@@ -90,7 +90,7 @@ def _workers(goals: GoalFleet, bag: BagState) -> int | None:
     return count_most_workers(sources, goals.inventory, bag.procs)
 
 
-def _newest(
+def _find_newest(
     promises: Sequence[tuple[float, float]], present: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
     """Return the first promise and the first of the present goal, which are scored, and the newest

@@ -135,7 +135,9 @@ class GoalFleet:
                 for control in self.controls.values():
                     control.observe_spot(name, False, now_s)
         bags = [bag for bag in self.core.serving if self.goal_of(bag) and not self._reached(bag)]
-        due = self.core.dispatch_index.due = {bag.number: _due_s(bag, self.core) for bag in bags}
+        due = self.core.dispatch_index.due = {
+            bag.number: _compute_due_s(bag, self.core) for bag in bags
+        }
         bags.sort(key=lambda bag: due[bag.number])
         nodes: Counter[str] = Counter()
         reasons = []
@@ -199,7 +201,7 @@ class GoalFleet:
         owed_usd = self.spent_usd(bag.number, idle_s) - spent_usd
         own = make_view(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
         basis, reached_s = self._ended.get(bag.number, ((), now_s))
-        if not own.left and basis == _basis(bag):
+        if not own.left and basis == _make_basis(bag):
             own = replace(own, now_s=reached_s)
         self.views[bag.number] = own
         view = own.after([self.views[b.number] for b in earlier])
@@ -207,7 +209,7 @@ class GoalFleet:
         self._decided[bag.number] = len(bag.goal_changes)
         decision = self.decisions[bag.number] = control.decide(view, usable, present, health)
         if decision.reached:
-            self._ended[bag.number] = _basis(bag), own.now_s
+            self._ended[bag.number] = _make_basis(bag), own.now_s
         waiting = bag.tasks.left - bag.tasks.counts[ASSIGNED]
         free = any(where.price == 0.0 for where in usable)
         if decision.reached and waiting > 0 and not (goal.these and free):
@@ -248,7 +250,7 @@ class GoalFleet:
         change of the goal."""
         decision = self.decisions.get(bag.number)
         basis, _ = self._ended.get(bag.number, ((), 0.0))
-        return decision is not None and decision.reached and basis == _basis(bag)
+        return decision is not None and decision.reached and basis == _make_basis(bag)
 
     def spent_usd(self, bag: int, at_s: float) -> float:
         """Return what a bag has cost until an instant."""
@@ -287,7 +289,7 @@ class GoalFleet:
         return None if goal is None else goal.budget_usd
 
 
-def _basis(bag: BagState) -> tuple[int, ...]:
+def _make_basis(bag: BagState) -> tuple[int, ...]:
     """Return what changes whether a goal that was reached still is."""
     return bag.retried, len(bag.tasks), len(bag.goal_changes)
 
@@ -300,7 +302,7 @@ def explain_stuck(core: Core, goals: GoalFleet) -> str:
     return "; ".join(f"{name}: {decision.reason}" for name, decision in decisions if decision)
 
 
-def _due_s(bag: BagState, core: Core) -> float:
+def _compute_due_s(bag: BagState, core: Core) -> float:
     goal = core.bags[bag.number].goal
     assert goal is not None
     return bag.came_s + goal.deadline_s

@@ -112,8 +112,8 @@ def judge_goal(
             state=state, reason=f"your command fails: exit {code}" + (f", {text}" if text else "")
         )
     if state == PromiseState.CANNOT_BE_MET:
-        late = _late_reason(view, least_s, workers) if is_late else ""
-        return GoalState(state=state, reason=late or _lost_reason(view.lost))
+        late = _explain_late(view, least_s, workers) if is_late else ""
+        return GoalState(state=state, reason=late or _explain_lost(view.lost))
     if state == PromiseState.MISSED:
         return GoalState(state=state, reason=bag.cancelled or "the deadline has passed")
     if state == PromiseState.AT_RISK:
@@ -134,7 +134,7 @@ def update_view(bag: BagState, view: GoalView, now_s: float) -> GoalView:
     )
 
 
-def _late_reason(view: GoalView, least_s: float | None, workers: int | None) -> str:
+def _explain_late(view: GoalView, least_s: float | None, workers: int | None) -> str:
     waiting = max(0, view.left - view.running)
     return (
         f"{format_count(waiting, 'task')} that wait need {format_duration(least_s)} at least, on "
@@ -143,5 +143,5 @@ def _late_reason(view: GoalView, least_s: float | None, workers: int | None) -> 
     )
 
 
-def _lost_reason(lost: int) -> str:
+def _explain_lost(lost: int) -> str:
     return f"{format_count(lost, 'required task')} can no longer be done"

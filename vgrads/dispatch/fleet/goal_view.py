@@ -153,12 +153,12 @@ def make_view(
         owed_usd=owed_usd,
         paid_s=paid_s or {},
         ready=counts[PENDING] + counts[ASSIGNED] if bag.tasks.order else None,
-        width=_width_of(bag, required),
+        width=_estimate_width(bag, required),
         running=counts[ASSIGNED],
     )
 
 
-def _width_of(bag: BagState, required: int) -> Width | None:
+def _estimate_width(bag: BagState, required: int) -> Width | None:
     """Return how many of the required tasks may run at once; None where all may."""
     order = bag.tasks.order
     if order is None or required < len(bag.tasks):
@@ -261,7 +261,7 @@ def source_of(
         waits_s = tuple(sorted((*waits_s, *(health.wait_s,) * len(waits_s))))
     if present.requests and not where.cloud:
         first_s = min(request.requested_s for request in present.requests)
-        waits_s = _remaining_s(waits_s, now_s - first_s)
+        waits_s = _estimate_remaining_s(waits_s, now_s - first_s)
     left_s = [
         min(agent.ends_s - now_s, where.longest_s) for agent in present.agents if not agent.leaving
     ]
@@ -313,7 +313,7 @@ def count_useful_nodes(view: GoalView, source: NodeSource, elsewhere: int = 0) -
     return math.ceil(max(0, view.width.most(min(rounds, view.left)) - elsewhere) / source.workers)
 
 
-def _remaining_s(waits_s: tuple[float, ...], elapsed_s: float) -> tuple[float, ...]:
+def _estimate_remaining_s(waits_s: tuple[float, ...], elapsed_s: float) -> tuple[float, ...]:
     """Return the remaining waits of requests that have waited so long; beyond all waits that were
     expected, as long again."""
     return tuple(w - elapsed_s for w in waits_s if w > elapsed_s) or (elapsed_s,)

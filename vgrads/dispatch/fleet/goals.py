@@ -147,11 +147,12 @@ class GoalControl:
         steady = [where for where in usable if not where.market]
         self._names = tuple(where.name for where in steady)
         self._sources = tuple(
-            _source(self, where, spot.get(where.site), present, health, view) for where in steady
+            _make_source(self, where, spot.get(where.site), present, health, view)
+            for where in steady
         )
         self._basis = (view.each_s, view.tasks, view.now_s)
         here = any(present[where.name].staying for where in usable)
-        least_s = _least_s(view, self.work(view)) + (
+        least_s = _compute_least_s(view, self.work(view)) + (
             0.0 if here else min(expected_wait_s(w, health[w.name]) for w in steady)
         )
         left_s = view.due_s - view.now_s
@@ -175,7 +176,7 @@ class GoalControl:
             self._sources,
             deadline_plan.Goal(
                 deadline_s=left_s,
-                probability=_target(view, self.present_promises),
+                probability=_find_target(view, self.present_promises),
                 budget_usd=None if budget is None else max(0.0, budget - view.spent_usd),
             ),
         )
@@ -203,13 +204,13 @@ class GoalControl:
             elsewhere += min(count, present[queue.name].staying) * queue.workers
         cloud = next((source for source in self._sources if source.name == planned.cloud), None)
         promise = self._promise(view)
-        reason = _reason(view, self.plan, nodes, promise)
+        reason = _explain_plan(view, self.plan, nodes, promise)
         if self._is_late:
             reason = f"the deadline cannot be kept: {reason}"
         if cloud is not None:
             if cloud.name != self.cloud:
                 self.cloud, self.market = cloud.name, "none"
-            decision, spot_name = _market_now(view, self, cloud, usable, present, queues)
+            decision, spot_name = _choose_market(view, self, cloud, usable, present, queues)
             self.market = decision.market
             useful = count_useful_nodes(view, cloud, elsewhere)
             count = min(planned.plan.cloud, useful)
@@ -241,7 +242,7 @@ class GoalControl:
         return is_due
 
 
-def _source(
+def _make_source(
     control: GoalControl,
     where: FleetSite,
     spot: FleetSite | None,
@@ -273,7 +274,7 @@ def _source(
     )
 
 
-def _target(view: GoalView, promises: Sequence[tuple[float, float]]) -> float:
+def _find_target(view: GoalView, promises: Sequence[tuple[float, float]]) -> float:
     """Return the probability that the plan is to reach: the requested one, and once more was
     promised, that, up to :data:`_MAINTAINED`. Otherwise each new plan would release nodes until no
     more than the requested probability is left."""
@@ -281,7 +282,7 @@ def _target(view: GoalView, promises: Sequence[tuple[float, float]]) -> float:
     return max(view.goal.probability, min(promised, _MAINTAINED))
 
 
-def _market_now(
+def _choose_market(
     view: GoalView,
     control: GoalControl,
     cloud: NodeSource,
@@ -317,7 +318,7 @@ def _market_now(
         view.now_s,
         work_s,
         view.due_s - tail_s,
-        _rounded(cloud.boot_s + work.mean_s / 2.0),
+        _round_to_two_digits(cloud.boot_s + work.mean_s / 2.0),
         Current(market=control.market),
         MarketPrices(spot_usd=spot.price if spot else math.inf, on_demand_usd=cloud.usd_per_hour),
         history,
@@ -327,13 +328,13 @@ def _market_now(
     return decision, spot.name if spot else ""
 
 
-def _least_s(view: GoalView, work: Work) -> float:
+def _compute_least_s(view: GoalView, work: Work) -> float:
     """Return the time without which the deadline is missed: that of a task, and of a chain of
     tasks, by a run time that is unlikely to be shorter."""
     return max(view.each_s or 0.0, work.chain_s * math.exp(-2.0 * work.error))
 
 
-def _rounded(value: float) -> float:
+def _round_to_two_digits(value: float) -> float:
     """Return a value to two digits: equal ones share their table of decisions."""
     return float(f"{value:.2g}")
 
@@ -368,7 +369,9 @@ def _sample(
     )
 
 
-def _reason(view: GoalView, plan: DeadlinePlan, nodes: Mapping[str, int], promise: float) -> str:
+def _explain_plan(
+    view: GoalView, plan: DeadlinePlan, nodes: Mapping[str, int], promise: float
+) -> str:
     chosen = plan.chosen
     where = ", ".join(f"{count} of {name}" for name, count in nodes.items() if count) or "no queue"
     shortfall = (

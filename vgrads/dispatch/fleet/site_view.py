@@ -173,7 +173,7 @@ def make_supply_site(
     more = 0 if shut else max(0, where.requests - present.occupied) * where.widest
     expected_s = health.expected_s(where.boot_s)
     left_s = sum(
-        _going_on(now_s - request.requested_s, expected_s) * request.nodes
+        _estimate_remaining(now_s - request.requested_s, expected_s) * request.nodes
         for request in present.requests
     )
     errors = health.failed / max(1, health.failed + health.came)
@@ -216,14 +216,14 @@ def make_pool_view(
         running=present.busy - present.busy_leaving,
         limits=where.limits,
         requests=tuple(present.requests),
-        nodes=tuple(_agent_view(agent, busy) for agent in present.agents),
+        nodes=tuple(_make_agent_view(agent, busy) for agent in present.agents),
         arrived=work.arrived,
         task_s=work.task_s,
         wait_s=health.wait_s,
     )
 
 
-def _agent_view(agent: AgentState, busy: BusySince) -> NodeView:
+def _make_agent_view(agent: AgentState, busy: BusySince) -> NodeView:
     return NodeView(
         id=str(agent.number),
         allocation=agent.slot,
@@ -236,6 +236,6 @@ def _agent_view(agent: AgentState, busy: BusySince) -> NodeView:
     )
 
 
-def _going_on(elapsed_s: float, expected_s: float) -> float:
+def _estimate_remaining(elapsed_s: float, expected_s: float) -> float:
     """Return the remaining wait; a late arrival is expected to be late by as much again."""
     return abs(expected_s - elapsed_s)

@@ -77,9 +77,9 @@ class Supply:
         there = (
             plan.procs.sum(axis=0)
             + (by_size @ fit) * size
-            + _procs_for_absent_nodes(plan, grids, fit)
+            + _count_requested_procs(plan, grids, fit)
         )
-        ever = _ever(bags, grids)
+        ever = _sum_all_demand(bags, grids)
         return [
             SiteDemand(
                 loads=ceil(float(there[g]) / procs[g] - 1e-9),
@@ -119,7 +119,7 @@ class Supply:
         return self._plan
 
 
-def _procs_for_absent_nodes(
+def _count_requested_procs(
     plan: OverlayPlan, grids: Sequence[SupplySite], fit: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
     """Return the requested processors of each grid for work that is assigned to nodes of other
@@ -147,7 +147,7 @@ def _fit(serving: Sequence[BagState], grids: Sequence[SupplySite], fits: Fits) -
     return allowed
 
 
-def _ever(bags: Iterable[BagState], grids: Sequence[SupplySite]) -> list[int]:
+def _sum_all_demand(bags: Iterable[BagState], grids: Sequence[SupplySite]) -> list[int]:
     """Return the processors that all tasks ever added would have kept busy, of the bags that may
     use each grid."""
     by_sites: dict[tuple[str, ...], int] = {}

@@ -156,7 +156,7 @@ class DispatchManager:
     ) -> tuple[Connection, int, AgentReply | None] | None:
         """Return the answer to a message; None where it is held back until there is content."""
         message = judge_blocks(received.message, self.files)
-        message, site = _introduced(message, self.config.run, self.state.slots)
+        message, site = _introduce(message, self.config.run, self.state.slots)
         if self.core.is_past(message):
             return line, 0, AgentReply(stop=True)  # none of it is acknowledged
         self._printed = {(o.bag, o.task, o.attempt): o for o in received.printed}
@@ -246,9 +246,7 @@ class DispatchManager:
             files.close()
 
 
-def _introduced(
-    message: Message, run: str, slots: Mapping[str, SlotRequest]
-) -> tuple[Message, str]:
+def _introduce(message: Message, run: str, slots: Mapping[str, SlotRequest]) -> tuple[Message, str]:
     """Return a message with the dispatcher's name of its slot, and the slot's site; no site without
     a hello."""
     if message.hello is None:

@@ -44,7 +44,7 @@ def write(
     if answer.give:
         payload["give"] = [_order(triple, bags, files) for triple in answer.give]
     if answer.new_bags:
-        payload["bags"] = {str(number): _rules(bags[number]) for number in answer.new_bags}
+        payload["bags"] = {str(number): _make_rules(bags[number]) for number in answer.new_bags}
         payload["idle_s"], payload["beat_s"] = idle_s, HEARTBEAT_S
     if answer.evict:
         payload["recall"] = answer.evict
@@ -71,7 +71,7 @@ def _order(
     return order if declared is None else [*order, dict(declared.inputs), list(declared.outputs)]
 
 
-def _rules(bag: BagSpec) -> dict[str, Any]:
+def _make_rules(bag: BagSpec) -> dict[str, Any]:
     return {
         **({"python": bag.python} if bag.python else {}),
         "procs": bag.procs,

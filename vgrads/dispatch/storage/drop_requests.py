@@ -29,11 +29,11 @@ def request_drop(folder: Path, number: int, tasks: Sequence[int], patience_s: fl
     request, answer = place / f"{name}.request", place / f"{name}.dropped"
     write_whole(request, json.dumps(sorted(set(tasks))).encode())
     wake(news_pipe(folder))
-    if not _came(answer, patience_s):
+    if not _wait_until_answered(answer, patience_s):
         try:
             request.unlink()
         except FileNotFoundError:  # taken just now: what it drops must not go unnoticed
-            if not _came(answer, patience_s):
+            if not _wait_until_answered(answer, patience_s):
                 raise TimeoutError from None
         else:
             raise TimeoutError
@@ -42,7 +42,7 @@ def request_drop(folder: Path, number: int, tasks: Sequence[int], patience_s: fl
     return dropped
 
 
-def _came(answer: Path, patience_s: float) -> bool:
+def _wait_until_answered(answer: Path, patience_s: float) -> bool:
     end_s = time.monotonic() + patience_s
     while not answer.exists():
         if time.monotonic() >= end_s:

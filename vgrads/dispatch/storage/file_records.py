@@ -36,7 +36,7 @@ class FileRecords:
     def sent(self, name: str, digest: str) -> None:
         """Record that an input was sent."""
         if self._sent is None:
-            self._sent = dict(_lines(self._folder))
+            self._sent = dict(_read_lines(self._folder))
         if self._sent.get(name) != digest:
             self._sent[name] = digest
             self._append(_INPUTS, LINES, f"{json.dumps([name, digest])}\n".encode())
@@ -63,7 +63,7 @@ class FileRecords:
         self._files.clear()
 
 
-def _lines(folder: Path) -> Iterable[tuple[str, str]]:
+def _read_lines(folder: Path) -> Iterable[tuple[str, str]]:
     with suppress(OSError):
         for value in read_json_lines(folder / _INPUTS):
             match value:
@@ -75,7 +75,7 @@ def read_sent_inputs(folder: Path) -> dict[str, str]:
     """Return the digests of the inputs that were sent; empty where the content changed during the
     work."""
     digests: dict[str, str] = {}
-    for name, digest in _lines(folder):
+    for name, digest in _read_lines(folder):
         digests[name] = digest if digests.get(name, digest) == digest else ""
     return digests
 

@@ -94,7 +94,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
     path = folder / "bags" / f"{number:04d}"
     (path / "given").mkdir(parents=True, exist_ok=True)
     for name in _read_from(document):
-        target = path / "given" / _inside(name)
+        target = path / "given" / _name_inside(name)
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             copy_user_file(source / name, target)
@@ -105,7 +105,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
     if document.open:
         (path / "given" / OPEN).touch()
     stored = {
-        "document": _moved(document).model_dump(mode="json"),
+        "document": _rename_files(document).model_dump(mode="json"),
         "source": str(source),
     }
     write_whole(path / "document.json", json.dumps(stored).encode())
@@ -117,7 +117,7 @@ def _read_from(document: BagDocument) -> list[str]:
     return [*names, *filter(None, (document.table, document.commands_file, document.policy_file))]
 
 
-def _inside(name: str) -> str:
+def _name_inside(name: str) -> str:
     """Return the stored name of a file with any path."""
     path = Path(name)
     if not path.is_absolute() and ".." not in path.parts:
@@ -125,14 +125,14 @@ def _inside(name: str) -> str:
     return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}-{path.name}"
 
 
-def _moved(document: BagDocument) -> BagDocument:
+def _rename_files(document: BagDocument) -> BagDocument:
     """Return the document with the stored names of its files."""
     files = {n: getattr(document, n) for n in ("table", "commands_file", "policy_file")}
     parameters = {
-        name: LinesDocument(lines=_inside(p.lines)) if isinstance(p, LinesDocument) else p
+        name: LinesDocument(lines=_name_inside(p.lines)) if isinstance(p, LinesDocument) else p
         for name, p in document.parameters.items()
     }
-    moved = {n: _inside(name) for n, name in files.items() if name is not None}
+    moved = {n: _name_inside(name) for n, name in files.items() if name is not None}
     return document.model_copy(update={**moved, "parameters": parameters})
 
 
@@ -239,16 +239,16 @@ def close_if_silent(folder: Path, number: int, document: BagDocument) -> None:
         return
     silence_s = float(document.silence)
     path = folder / "bags" / f"{number:04d}" / "given"
-    if _silent_s(path) <= silence_s:
+    if _measure_silence_s(path) <= silence_s:
         return
     with RecordFile(path / OPEN, LINES, lock="wait"):  # no commands are added at that time
-        if _silent_s(path) > silence_s and not (path / CLOSED).exists():
+        if _measure_silence_s(path) > silence_s and not (path / CLOSED).exists():
             reason = f"its client sent nothing for {format_duration(silence_s)}"
             with suppress(OSError):
                 write_whole(path / CLOSED, reason.encode())
 
 
-def _silent_s(path: Path) -> float:
+def _measure_silence_s(path: Path) -> float:
     times = []
     for name in (OPEN, CLIENT):
         with suppress(FileNotFoundError):

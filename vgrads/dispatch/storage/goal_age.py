@@ -58,7 +58,10 @@ def change_text(change: Mapping[str, Any], came_s: float = 0.0) -> str:
         return f"{at}: a change was refused: {change['refused']}"
     before, after = change["before"], change["after"]
     names = [name for name in _FIELDS if before.get(name) != after.get(name)]
-    texts = [f"{_FIELDS[name]} {_shown(name, before)} → {_shown(name, after)}" for name in names]
+    texts = [
+        f"{_FIELDS[name]} {_format_goal(name, before)} → {_format_goal(name, after)}"
+        for name in names
+    ]
     return f"{at}: {'; '.join(texts) or 'nothing changed'}"
 
 
@@ -71,7 +74,7 @@ _FIELDS = {
 }
 
 
-def _shown(name: str, goal: Mapping[str, Any]) -> str:
+def _format_goal(name: str, goal: Mapping[str, Any]) -> str:
     value = goal.get(name)
     if value is None:
         return "none"

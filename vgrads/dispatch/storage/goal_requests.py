@@ -20,15 +20,15 @@ def request_goal(
 ) -> int:
     """Store a request, durably; return its number, from 0 on. ``expected``: how many there must be
     before. Raise StaleRequestError where there are others, OSError where it cannot be stored."""
-    count = append_request(_requests(folder, number), request, expected)
+    count = append_request(_read_requests(folder, number), request, expected)
     wake(news_pipe(folder))
     return count
 
 
 def read_goal_requests(folder: Path, number: int) -> list[dict[str, Any]]:
     """Return the requests so far. Raise InputError for one that cannot be read."""
-    return read_requests(_requests(folder, number))
+    return read_requests(_read_requests(folder, number))
 
 
-def _requests(folder: Path, number: int) -> Path:
+def _read_requests(folder: Path, number: int) -> Path:
     return folder / "bags" / f"{number:04d}" / "given" / "goals.ndjson"

@@ -66,7 +66,7 @@ class DispatchJournal:
         self._group: list[bytes] = []
         self._rolling = Lock()
         self.commit_s = 0.0  # time to write a group to disk: aged mean
-        numbers = _numbers(folder, "seg")
+        numbers = _list_numbers(folder, "seg")
         self._number = numbers[-1] if numbers else 1
         self._file = self._open_segment(self._number)
 
@@ -125,10 +125,10 @@ class Roll:
         """Do the work; any part of it may be repeated after a crash."""
         with self._alone:  # a slow one and the next could compact the same segment
             write_whole(self._folder / f"image-{self._number:06d}.bin", self._snapshot)
-            for old in _numbers(self._folder, "seg"):
+            for old in _list_numbers(self._folder, "seg"):
                 if old < self._number:
                     compact(self._folder, old)
-            for old in _numbers(self._folder, "image"):
+            for old in _list_numbers(self._folder, "image"):
                 if old < self._number:
                     (self._folder / f"image-{old:06d}.bin").unlink(missing_ok=True)
 
@@ -137,7 +137,7 @@ def compact(folder: Path, number: int) -> None:
     """Reduce a closed segment to the ends of attempts."""
     segment = folder / f"seg-{number:06d}.log"
     by_bag: dict[int, list[bytes]] = {}
-    for group in _groups(
+    for group in _read_groups(
         segment, last=False
     ):  # agents are answered concurrently: records stay packed
         for bag, ends in packed_ends(group):
@@ -153,12 +153,12 @@ def compact(folder: Path, number: int) -> None:
 def read_state(folder: Path) -> State:
     """Return the state of a journal, which another process may be writing: nothing is changed. A
     group that was being written when its manager died is ignored."""
-    images = _numbers(folder, "image")
+    images = _list_numbers(folder, "image")
     first = images[-1] if images else 0
     state = State()
     if images:
         state = restore_state(unpack_snapshot((folder / f"image-{first:06d}.bin").read_bytes()))
-    segments = [number for number in _numbers(folder, "seg") if number >= first]
+    segments = [number for number in _list_numbers(folder, "seg") if number >= first]
     for number in segments:
         path = folder / f"seg-{number:06d}.log"
         for record in read_segment(path, last=number == segments[-1]):
@@ -174,17 +174,17 @@ def read_state(folder: Path) -> State:
 
 def read_segment(path: Path, last: bool) -> Iterator[Record]:
     """Return the records of a segment; ``last``: its end may be torn."""
-    for group in _groups(path, last):
+    for group in _read_groups(path, last):
         yield from unpack(group)
 
 
-def _groups(path: Path, last: bool) -> Iterator[bytes]:
+def _read_groups(path: Path, last: bool) -> Iterator[bytes]:
     end = 0
     for group in AppendedRecords(path, _GROUPS).more():
         if group.start > end:
             _refuse(path, end)
         end = group.end
-        yield _records_of(group)
+        yield _decode_group(group)
     with path.open("rb") as file:
         file.seek(end)
         rest = file.read(len(_MAGIC))
@@ -200,7 +200,7 @@ def _refuse(path: Path, at: int) -> NoReturn:
     raise InputError(f"is damaged at byte {at}", where=str(path), fix="restore it from a backup")
 
 
-def _records_of(group: FramedRecord) -> bytes:
+def _decode_group(group: FramedRecord) -> bytes:
     return zlib.decompress(group.body) if group.fields[0] == _PACKED else group.body
 
 
@@ -228,7 +228,9 @@ class EndReader:
         """Return the ends since the last call, in arrays of
         :data:`vgrads.dispatch.core.records.END`."""
         while True:
-            later = sorted({*_numbers(self._folder, "ends"), *_numbers(self._folder, "seg")})
+            later = sorted(
+                {*_list_numbers(self._folder, "ends"), *_list_numbers(self._folder, "seg")}
+            )
             number = next((n for n in later if n >= self._number), None)
             if number is None:
                 return
@@ -248,7 +250,7 @@ class EndReader:
         """Return the ends of the complete groups of the current segment."""
         segments = []
         for group in self._segment.more():
-            records = packed_ends(_records_of(group))
+            records = packed_ends(_decode_group(group))
             segments += [ends for bag, ends in records if bag == self._bag]
         if segments:
             ends = np.frombuffer(b"".join(segments), END)
@@ -272,7 +274,7 @@ def read_ends(folder: Path, bag: int) -> Iterator[np.ndarray]:
     return EndReader(folder, bag).more()
 
 
-def _numbers(folder: Path, kind: str) -> list[int]:
+def _list_numbers(folder: Path, kind: str) -> list[int]:
     return sorted(
         int(p.stem.partition("-")[2]) for p in folder.glob(f"{kind}-*.*") if p.suffix != ".draft"
     )

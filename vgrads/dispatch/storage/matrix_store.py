@@ -32,13 +32,13 @@ _ABOUT, _RUN, _GOAL = 2**32 - 1, 2**32 - 2, 2**32 - 3
 _LONGEST_ABOUT = 1 << 20  # bytes; a longer file without a description is of somebody else
 
 
-def _seed(number: int) -> int:
+def _make_seed(number: int) -> int:
     return zlib.crc32(number.to_bytes(4, "little"))
 
 
 _BLOCKS = PackedFraming(
     {_MAGIC: struct.Struct("<4sIII")},  # kind, number, length, checksum of number and values
-    lambda fields: Expected(fields[2], fields[3], _seed(fields[1])),
+    lambda fields: Expected(fields[2], fields[3], _make_seed(fields[1])),
 )
 
 
@@ -128,7 +128,7 @@ class MatrixStore:
         return not _MAGIC.startswith(first) or os.fstat(self._file).st_size > _LONGEST_ABOUT
 
     def _packed(self, number: int, body: bytes) -> bytes:
-        checksum = zlib.crc32(body, _seed(number))
+        checksum = zlib.crc32(body, _make_seed(number))
         return _BLOCKS.pack(_MAGIC, number, len(body), checksum, body=body)
 
     def _append(self, records: bytes) -> int:

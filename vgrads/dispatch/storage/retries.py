@@ -33,15 +33,15 @@ def apply_requests(folder: Path, number: int, core: Core, at_s: float) -> bool:
         runs = [
             [first, last, count]
             for group in group_numbers(find_retriable(bag.tasks.status, tasks))
-            for first, last, count in _equal(group, bag.tasks.attempts)
+            for first, last, count in _split_range(group, bag.tasks.attempts)
         ]
         applied = _read(folder, number)[: bag.retried]
-        write_whole(_bag(folder, number) / _APPLIED, json.dumps([*applied, runs]).encode())
+        write_whole(_read_bag(folder, number) / _APPLIED, json.dumps([*applied, runs]).encode())
         core.retry(number, tasks, at_s, bag.retried)
     return bool(requests)
 
 
-def _equal(group: Sequence[int], attempts: Sequence[int]) -> list[tuple[int, int, int]]:
+def _split_range(group: Sequence[int], attempts: Sequence[int]) -> list[tuple[int, int, int]]:
     """Split a range where the number of attempts changes."""
     first, last = group
     ranges, at = [], first
@@ -65,7 +65,7 @@ class AttemptRounds:
     def look(self) -> None:
         """Read the retries that were applied since the last call."""
         try:
-            size = (_bag(self._folder, self._number) / _APPLIED).stat().st_size
+            size = (_read_bag(self._folder, self._number) / _APPLIED).stat().st_size
         except FileNotFoundError:
             return
         if size == self._size:
@@ -92,8 +92,8 @@ class AttemptRounds:
 
 
 def _read(folder: Path, number: int) -> list[list[list[int]]]:
-    return list(read_json(_bag(folder, number) / _APPLIED, []))
+    return list(read_json(_read_bag(folder, number) / _APPLIED, []))
 
 
-def _bag(folder: Path, number: int) -> Path:
+def _read_bag(folder: Path, number: int) -> Path:
     return folder / "bags" / f"{number:04d}"

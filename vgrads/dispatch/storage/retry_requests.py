@@ -18,12 +18,12 @@ def request_retry(folder: Path, number: int, tasks: Sequence[int] | None) -> Non
     """Store a request, durably: these tasks, or None for all that did not succeed. OSError where
     that fails."""
     numbers = None if tasks is None else sorted(set(tasks))
-    append_request(_requests(folder, number), {"tasks": numbers})
+    append_request(_read_requests(folder, number), {"tasks": numbers})
 
 
 def retry_requests(folder: Path, number: int) -> list[list[int] | None]:
     """Return the requests so far. Raise InputError for one that cannot be read."""
-    path = _requests(folder, number)
+    path = _read_requests(folder, number)
     requests = read_requests(path)
     for count, request in enumerate(requests, 1):
         if "tasks" not in request:
@@ -33,9 +33,9 @@ def retry_requests(folder: Path, number: int) -> list[list[int] | None]:
 
 def has_request(folder: Path, number: int, applied: int) -> bool:
     """Return True where a bag has more requests than those that were applied."""
-    path = _requests(folder, number)
+    path = _read_requests(folder, number)
     return path.exists() and len(retry_requests(folder, number)) > applied
 
 
-def _requests(folder: Path, number: int) -> Path:
+def _read_requests(folder: Path, number: int) -> Path:
     return folder / "bags" / f"{number:04d}" / "given" / "retries.ndjson"

@@ -78,9 +78,9 @@ class SimulatedPlans:
     def __init__(
         self, work: Work, sources: Sequence[NodeSource], goal: Goal, count: int, seed: int
     ) -> None:
-        self._goal, self.case = goal, _case(work, sources, goal)
+        self._goal, self.case = goal, _make_case(work, sources, goal)
         self._scenarios = draw_scenarios(self.case, count, seed)
-        self._table_of = _tables(self.case)
+        self._table_of = _make_tables(self.case)
 
     def planned(self, plans: Sequence[NodePlan]) -> list[PlannedNodes]:
         """Return what plans do."""
@@ -106,7 +106,7 @@ class SimulatedPlans:
                 table = None if late is None else self._table_of(late)
                 outcomes = simulate_plans(group, self.case, table, self._scenarios, grows)
                 results += [
-                    (_planned(plan, outcome, self.case, self._goal), outcome)
+                    (_make_plan(plan, outcome, self.case, self._goal), outcome)
                     for plan, outcome in zip(group, outcomes, strict=True)
                 ]
         return results
@@ -129,7 +129,9 @@ def plan_nodes(
         chosen=chosen,
         promise=promise,
         enough=promise >= goal.probability,
-        front=_with(chosen, _front([p for search in searches for p in search.plans])),
+        front=_insert_chosen(
+            chosen, _select_front([p for search in searches for p in search.plans])
+        ),
     )
 
 
@@ -143,11 +145,11 @@ class _Search:
         self._simulated = SimulatedPlans(work, sources, goal, scenarios, seed)
         self._requested = goal.probability
         rough_ones = SimulatedPlans(work, sources, goal, min(scenarios, _ROUGH), seed)
-        rough = rough_ones.planned(list(_candidates(self._simulated.case)))
+        rough = rough_ones.planned(list(_list_candidates(self._simulated.case)))
         cautious = goal.probability + _ROUGH_MARGIN
         shortlist = sorted(rough, key=lambda p: _order(p, cautious))[:_SHORT]
         shortlist += sorted(rough, key=lambda p: _order(p, goal.probability))[:_SHORT]
-        shortlist += _front(rough)
+        shortlist += _select_front(rough)
         self.plans = self._simulated.planned(list(dict.fromkeys(p.plan for p in shortlist)))
 
     @property
@@ -167,7 +169,7 @@ class _Search:
             return chosen, self._simulated.promises([chosen])[0]
         # all that were tried would take longer than the search for them
         best = sorted(self.plans, key=lambda p: _order(p, self._requested))[:_MOST_PROMISES]
-        plans = list(dict.fromkeys([*best, *_front(self.plans)]))
+        plans = list(dict.fromkeys([*best, *_select_front(self.plans)]))
         promises = zip(plans, self._simulated.promises(plans), strict=True)
         return min(promises, key=lambda p: _order(p[0], self._requested, p[1]))
 
@@ -176,7 +178,7 @@ class _Search:
         chosen = self._best()
         for _ in range(_ROUNDS):
             tried = {planned.plan for planned in self.plans}
-            neighbours = _neighbours(chosen.plan, self._simulated.case)
+            neighbours = _list_neighbours(chosen.plan, self._simulated.case)
             self.plans += self._simulated.planned([p for p in neighbours if p not in tried])
             before, chosen = chosen, self._best()
             if chosen is before:
@@ -200,7 +202,7 @@ def _order(
     return (1.0 - probability, planned.end_s, -planned.node_hours if late else planned.price)
 
 
-def _case(work: Work, sources: Sequence[NodeSource], goal: Goal) -> DeadlineCase:
+def _make_case(work: Work, sources: Sequence[NodeSource], goal: Goal) -> DeadlineCase:
     cloud, hazards = next((source for source in sources if source.cloud), None), NEVER
     if cloud is not None and cloud.history is not None:
         hazards = estimate_hazards(cloud.history, cloud.prior, cloud.now_s)
@@ -216,7 +218,7 @@ def _case(work: Work, sources: Sequence[NodeSource], goal: Goal) -> DeadlineCase
     )
 
 
-def _candidates(case: DeadlineCase) -> Iterator[NodePlan]:
+def _list_candidates(case: DeadlineCase) -> Iterator[NodePlan]:
     """Return plans: shares of the least number of workers that could be enough, at queues in the
     order of their waits, and at the cloud."""
     queues, cloud = case.queues, case.cloud
@@ -224,8 +226,8 @@ def _candidates(case: DeadlineCase) -> Iterator[NodePlan]:
     order = sorted(range(len(queues)), key=lambda q: float(np.median(queues[q].waits_s)))
     shares = {tuple(0 for _ in queues)}
     for factor in _FACTORS:
-        shares.add(_spread(math.ceil(least * factor), queues, order))
-        shares |= {_spread(math.ceil(least * factor), queues, [q]) for q in order[:3]}
+        shares.add(_spread_workers(math.ceil(least * factor), queues, order))
+        shares |= {_spread_workers(math.ceil(least * factor), queues, [q]) for q in order[:3]}
     clouds = {0}
     if cloud is not None:
         clouds |= {
@@ -240,7 +242,7 @@ def _candidates(case: DeadlineCase) -> Iterator[NodePlan]:
                 yield NodePlan(queues=nodes, cloud=count, late=True)
 
 
-def _neighbours(plan: NodePlan, case: DeadlineCase) -> Iterator[NodePlan]:
+def _list_neighbours(plan: NodePlan, case: DeadlineCase) -> Iterator[NodePlan]:
     """Return plans with somewhat more or fewer nodes at one source, or at two in opposite
     directions, each with late and with early on-demand nodes."""
     most = [queue.most for queue in case.queues] + [case.cloud.most if case.cloud else 0]
@@ -261,7 +263,9 @@ def _neighbours(plan: NodePlan, case: DeadlineCase) -> Iterator[NodePlan]:
         yield replace(plan, late=not plan.late)
 
 
-def _spread(workers: int, queues: tuple[NodeSource, ...], order: Sequence[int]) -> tuple[int, ...]:
+def _spread_workers(
+    workers: int, queues: tuple[NodeSource, ...], order: Sequence[int]
+) -> tuple[int, ...]:
     nodes = [0] * len(queues)
     for q in order:
         nodes[q] = min(queues[q].most, math.ceil(workers / queues[q].workers))
@@ -271,7 +275,7 @@ def _spread(workers: int, queues: tuple[NodeSource, ...], order: Sequence[int]) 
     return tuple(nodes)
 
 
-def _tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
+def _make_tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
     """Return the decisions about the cloud's market, for late and for early on-demand nodes."""
 
     @cache
@@ -297,7 +301,9 @@ def _tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
     return table
 
 
-def _planned(plan: NodePlan, outcome: PlanOutcome, case: DeadlineCase, goal: Goal) -> PlannedNodes:
+def _make_plan(
+    plan: NodePlan, outcome: PlanOutcome, case: DeadlineCase, goal: Goal
+) -> PlannedNodes:
     return PlannedNodes(
         plan=plan,
         cloud=case.cloud.name if case.cloud is not None and plan.cloud else "",
@@ -309,12 +315,14 @@ def _planned(plan: NodePlan, outcome: PlanOutcome, case: DeadlineCase, goal: Goa
     )
 
 
-def _with(chosen: PlannedNodes, front: tuple[PlannedNodes, ...]) -> tuple[PlannedNodes, ...]:
+def _insert_chosen(
+    chosen: PlannedNodes, front: tuple[PlannedNodes, ...]
+) -> tuple[PlannedNodes, ...]:
     """Return a front with the chosen plan: in execution it may promise more than its own nodes."""
     return front if chosen in front else tuple(sorted((*front, chosen), key=lambda p: p.price))
 
 
-def _front(planned: Sequence[PlannedNodes]) -> tuple[PlannedNodes, ...]:
+def _select_front(planned: Sequence[PlannedNodes]) -> tuple[PlannedNodes, ...]:
     """Return the plans of which none is both cheaper and more probable than another."""
     front: list[PlannedNodes] = []
     for candidate in sorted(planned, key=lambda p: (p.price, -p.probability)):

@@ -48,15 +48,15 @@ def draw_scenarios(case: DeadlineCase, count: int, seed: int = 0) -> BagScenario
     again, and wait anew."""
     draws = stream(seed, "bag scenarios")
     quantiles = (draws.permutation(count) + 0.5) / count
-    error = np.exp(case.work.error * _normal(quantiles) - case.work.error**2 / 2.0)
+    error = np.exp(case.work.error * _draw_normal(quantiles) - case.work.error**2 / 2.0)
     blocks = [
         [
-            _queue(queue, case, count, draws, first_s)
+            _draw_queue(queue, case, count, draws, first_s)
             for first_s in (queue.running_left_s if queue.running else None, None)
         ]
         for queue in case.queues
     ]
-    spot, ages = _spot(case, count, draws)
+    spot, ages = _draw_spot(case, count, draws)
     return BagScenarios(
         case.step_s,
         error,
@@ -67,13 +67,13 @@ def draw_scenarios(case: DeadlineCase, count: int, seed: int = 0) -> BagScenario
     )
 
 
-def _normal(shares: Floats) -> Floats:
+def _draw_normal(shares: Floats) -> Floats:
     from scipy.special import ndtri  # noqa: PLC0415 slow to import
 
     return np.asarray(ndtri(shares), np.float64)
 
 
-def _queue(
+def _draw_queue(
     queue: NodeSource,
     case: DeadlineCase,
     count: int,
@@ -90,7 +90,7 @@ def _queue(
     shares = (draws.permutation(count) + draws.random(count)) / count
     start_s, end_s = np.zeros(count), np.full(count, running_s or 0.0)
     if running_s is None:
-        start_s, end_s = _next(queue, waits_s, shares, end_s)
+        start_s, end_s = _draw_next_nodes(queue, waits_s, shares, end_s)
     while True:
         inside = np.clip(
             np.minimum(end_s[:, None] - unused_s, begins_s + step_s)
@@ -103,10 +103,10 @@ def _queue(
         left_s = np.where(going_on, np.maximum(0.0, end_s[:, None] - unused_s - begins_s), left_s)
         if np.all(end_s >= steps * step_s):
             return running, left_s
-        start_s, end_s = _next(queue, waits_s, draws.random(count), end_s)
+        start_s, end_s = _draw_next_nodes(queue, waits_s, draws.random(count), end_s)
 
 
-def _next(
+def _draw_next_nodes(
     queue: NodeSource, waits_s: Floats, shares: Floats, since_s: Floats
 ) -> tuple[Floats, Floats]:
     """Return begin and end of the next nodes, requested at ``since_s``."""
@@ -114,7 +114,7 @@ def _next(
     return since_s + wait_s + queue.boot_s, since_s + wait_s + queue.length_s
 
 
-def _spot(case: DeadlineCase, count: int, draws: np.random.Generator) -> tuple[Flags, Ages]:
+def _draw_spot(case: DeadlineCase, count: int, draws: np.random.Generator) -> tuple[Flags, Ages]:
     step_s, steps, cloud = case.step_s, case.steps, case.cloud
     spot, ages = np.zeros((count, steps), np.bool_), np.zeros((count, steps), np.int64)
     if cloud is None or cloud.history is None:

@@ -82,7 +82,7 @@ class Work:
         longest run time."""
         last = self.tasks if self.width is None else self.width.last
         count = max(1, round(min(workers, float(last))))
-        longest = _longest_residual(count, max(self.spread, _LEAST_SPREAD))
+        longest = _estimate_longest_residual(count, max(self.spread, _LEAST_SPREAD))
         return max(0.0, self.mean_s * longest - self.residual_s)
 
 
@@ -150,7 +150,7 @@ class NodePlan:
 
 
 @lru_cache(maxsize=4096)
-def _longest_residual(count: int, spread: float) -> float:
+def _estimate_longest_residual(count: int, spread: float) -> float:
     """Return the mean of the longest of so many independent residual run times, in mean run times.
 
     In a renewal process, a residual run time exceeds x with probability E[(X - x)+] / E[X], for
@@ -160,9 +160,9 @@ def _longest_residual(count: int, spread: float) -> float:
     ends = math.exp(8.0 * spread) + 1.0
     points = np.linspace(0.0, ends, _POINTS + 1)[1:] - ends / _POINTS / 2.0
     low = (-np.log(points) - spread**2 / 2.0) / spread
-    longer = _normal(low + spread) - points * _normal(low)
+    longer = _compute_normal(low + spread) - points * _compute_normal(low)
     return float((1.0 - (1.0 - np.clip(longer, 0.0, 1.0)) ** count).sum() * ends / _POINTS)
 
 
-def _normal(values: Floats) -> Floats:
+def _compute_normal(values: Floats) -> Floats:
     return np.array([math.erfc(-value / math.sqrt(2.0)) / 2.0 for value in values.tolist()])

@@ -34,13 +34,13 @@ def write_report(path: Path, trials: Sequence[Trial]) -> None:
     """Write the page of these backtests. Raise InputError where it cannot be written."""
     require("plots", "a report with diagrams", str(path))
     body = "".join(
-        [_overview(trials), *(_section(trial) for trial in trials if trial.scored.any())]
+        [_make_overview(trials), *(_make_section(trial) for trial in trials if trial.scored.any())]
     )
     title = "Would the bounds have held?"
-    write_text(path, report_page(title, _conclusion(trials), _INTRODUCTION + body))
+    write_text(path, report_page(title, _draw_conclusion(trials), _INTRODUCTION + body))
 
 
-def _pyplot() -> ModuleType:
+def _import_pyplot() -> ModuleType:
     """Return matplotlib's functions; pictures are written to the page, not shown on a screen."""
     import matplotlib as mpl  # noqa: PLC0415 of an extra
 
@@ -50,8 +50,8 @@ def _pyplot() -> ModuleType:
     return plt
 
 
-def _overview(trials: Sequence[Trial]) -> str:
-    rows = "".join(_line(trial.row()) for trial in trials)
+def _make_overview(trials: Sequence[Trial]) -> str:
+    rows = "".join(_make_line(trial.row()) for trial in trials)
     heads = (
         "history",
         "queue",
@@ -66,10 +66,12 @@ def _overview(trials: Sequence[Trial]) -> str:
         "downtimes",
     )
     head = "".join(f"<th>{name}</th>" for name in heads)
-    return f"{scrolling(f'<table><tr>{head}</tr>{rows}</table>')}{_svg(_coverage_figure(trials))}"
+    return (
+        f"{scrolling(f'<table><tr>{head}</tr>{rows}</table>')}{_make_svg(_draw_coverage(trials))}"
+    )
 
 
-def _line(row: BacktestRow) -> str:
+def _make_line(row: BacktestRow) -> str:
     cells = [
         row.history,
         row.queue,
@@ -86,14 +88,14 @@ def _line(row: BacktestRow) -> str:
     return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
-def _coverage_figure(trials: Sequence[Trial]) -> Figure:
+def _draw_coverage(trials: Sequence[Trial]) -> Figure:
     """Draw the coverage of each history and queue with its 95 % binomial interval (Wilson)."""
     from statsmodels.stats.proportion import proportion_confint  # noqa: PLC0415 loads for a second
 
     shown = [trial for trial in trials if trial.scored.any()]
-    figure, axes = _pyplot().subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
+    figure, axes = _import_pyplot().subplots(figsize=(9, 0.8 + 0.28 * max(len(shown), 1)))
     for height, trial in enumerate(reversed(shown)):
-        covered, count = int(_covered(trial).sum()), int(trial.scored.sum())
+        covered, count = int(_format_covered(trial).sum()), int(trial.scored.sum())
         low, high = proportion_confint(covered, count, method="wilson")
         axes.plot([low, high], [height, height], color=_COVERED, linewidth=5, solid_capstyle="butt")
         axes.plot(covered / count, height, "o", color=_INK, markersize=4)
@@ -105,24 +107,25 @@ def _coverage_figure(trials: Sequence[Trial]) -> Figure:
     return cast("Figure", figure)
 
 
-def _section(trial: Trial) -> str:
+def _make_section(trial: Trial) -> str:
     name = f"{trial.history}{'' if trial.queue == '*' else ', queue ' + trial.queue}"
-    return f"<h2>{escape(name)}</h2>{_svg(_history_figure(trial))}{_svg(_tightness_figure(trial))}"
+    figures = (_draw_history(trial), _draw_tightness(trial))
+    return f"<h2>{escape(name)}</h2>{''.join(map(_make_svg, figures))}"
 
 
-def _covered(trial: Trial) -> NDArray[np.bool_]:
+def _format_covered(trial: Trial) -> NDArray[np.bool_]:
     scored = trial.scored
     return np.asarray(trial.log.wait_s[scored] <= trial.issued_s[scored])
 
 
-def _history_figure(trial: Trial) -> Figure:
+def _draw_history(trial: Trial) -> Figure:
     """Draw bound against wait over time on a log scale, change points marked; rolling coverage
     below."""
-    scored, covered = trial.scored, _covered(trial)
-    when = _dates(trial, trial.log.submit_s[scored])
-    waits = _hours(trial.log.wait_s[scored])
+    scored, covered = trial.scored, _format_covered(trial)
+    when = _list_dates(trial, trial.log.submit_s[scored])
+    waits = _convert_to_hours(trial.log.wait_s[scored])
     some = np.linspace(0, len(waits) - 1, min(len(waits), _MOST_POINTS)).astype(int)
-    figure, (top, bottom) = _pyplot().subplots(
+    figure, (top, bottom) = _import_pyplot().subplots(
         2, 1, figsize=(11, 5.2), sharex=True, height_ratios=[3, 1]
     )
     for chosen, colour, label in (
@@ -138,26 +141,28 @@ def _history_figure(trial: Trial) -> Figure:
             alpha=0.5,
             label=label,
         )
-    bounds = _hours(trial.issued_s[scored])
+    bounds = _convert_to_hours(trial.issued_s[scored])
     top.plot(when[some], bounds[some], ",", color=_BOUND, label="bound issued at submission")
     for change_s in trial.predictor.change_points[:400]:
-        top.axvline(_dates(trial, np.array([change_s]))[0], color=_CHANGE, linewidth=0.4, alpha=0.6)
+        top.axvline(
+            _list_dates(trial, np.array([change_s]))[0], color=_CHANGE, linewidth=0.4, alpha=0.6
+        )
     top.set_yscale("log")
     top.yaxis.set_major_formatter(lambda hours, _: f"{hours:g}")
     top.set_ylabel("wait (hours)")
     top.legend(
         loc="lower left", bbox_to_anchor=(0, 1), markerscale=6, fontsize=8, ncols=3, frameon=False
     )
-    _rolling(bottom, when, covered, trial.probability)
+    _draw_rolling(bottom, when, covered, trial.probability)
     return cast("Figure", figure)
 
 
-def _hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _convert_to_hours(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return hours for a log scale: values below half a minute are drawn at its lower end."""
     return np.asarray(np.maximum(seconds, 30.0) / 3600.0)
 
 
-def _rolling(axes: Axes, when: NDArray[Any], covered: NDArray[np.bool_], level: float) -> None:
+def _draw_rolling(axes: Axes, when: NDArray[Any], covered: NDArray[np.bool_], level: float) -> None:
     shares = compute_rolling_coverage(covered)
     axes.plot(when[len(when) - len(shares) :], shares, color=_COVERED, linewidth=0.8)
     axes.axhline(level, color=_MISSED, linewidth=0.8)
@@ -165,10 +170,10 @@ def _rolling(axes: Axes, when: NDArray[Any], covered: NDArray[np.bool_], level: 
     axes.set_ylabel(f"coverage of {min(WINDOW, len(covered))}")
 
 
-def _tightness_figure(trial: Trial) -> Figure:
+def _draw_tightness(trial: Trial) -> Figure:
     """Draw the lengths of bounds and of waits: two distributions."""
     scored = trial.scored
-    figure, axes = _pyplot().subplots(figsize=(11, 2.6))
+    figure, axes = _import_pyplot().subplots(figsize=(11, 2.6))
     for values, colour, label in (
         (trial.log.wait_s[scored], _COVERED, "waits"),
         (trial.issued_s[scored], _BOUND, "bounds"),
@@ -187,14 +192,14 @@ def _tightness_figure(trial: Trial) -> Figure:
     return cast("Figure", figure)
 
 
-def _dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
+def _list_dates(trial: Trial, log_s: NDArray[np.float64]) -> NDArray[Any]:
     zero = trial.log.unix_start_s
     return np.array(
         [datetime.fromtimestamp(zero + float(t), UTC).replace(tzinfo=None) for t in log_s]
     )
 
 
-def _svg(figure: Figure) -> str:
+def _make_svg(figure: Figure) -> str:
     """Return a figure as inline SVG; scattered points as a picture inside it, since the page would
     otherwise have tens of MB."""
     for axes in figure.axes:
@@ -202,7 +207,7 @@ def _svg(figure: Figure) -> str:
             line.set_rasterized(np.size(line.get_xdata()) > 1000)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", dpi=130)
-    _pyplot().close(figure)
+    _import_pyplot().close(figure)
     return figure_of(buffer.getvalue())
 
 
@@ -213,7 +218,7 @@ _INTRODUCTION = (
 )
 
 
-def _conclusion(trials: Sequence[Trial]) -> str:
+def _draw_conclusion(trials: Sequence[Trial]) -> str:
     """Return in how many queues the bounds were kept as often as stated, and the worst."""
     rows = [(trial.probability, row) for trial in trials if (row := trial.row()).coverage]
     if not rows:

@@ -69,7 +69,7 @@ class CurveChart:
         if self.x_labels:
             return list(self.x_labels)
         if not self.x_is_time:
-            return [(value, f"{value:g}") for value in _shares(low)]
+            return [(value, f"{value:g}") for value in _list_shares(low)]
         step = tick(1.7 * high)  # about six labels fit
         return [(n * step, format_duration(n * step)) for n in range(int(high / step) + 1)]
 
@@ -77,7 +77,7 @@ class CurveChart:
     def y_ticks(self) -> list[float]:
         """Positions of the y axis."""
         if self.y_most is None:
-            return _shares(self.y_least)
+            return _list_shares(self.y_least)
         step = _round_step(self.y_most)
         return [n * step for n in range(math.ceil(self.y_most / step - 1e-9) + 1)]
 
@@ -87,7 +87,7 @@ class CurveChart:
         return (self.y_least, 1.0) if self.y_most is None else (0.0, self.y_ticks[-1])
 
 
-def _shares(least: float) -> list[float]:
+def _list_shares(least: float) -> list[float]:
     step = 0.25 if least < 0.4 else 0.1
     count = round((1.0 - least) / step)
     return [round(1.0 - n * step, 2) for n in range(count, -1, -1)]
@@ -115,16 +115,16 @@ def step_points(samples: Iterable[Point], end_x: float) -> tuple[Point, ...]:
 def curves_svg(charts: Sequence[CurveChart]) -> str:
     """The charts, one after the other. Pages permit no styles within the document: the class
     ``curve`` has those of their style sheet."""
-    return "".join(map(_svg, charts))
+    return "".join(map(_make_svg, charts))
 
 
-def _svg(chart: CurveChart) -> str:
+def _make_svg(chart: CurveChart) -> str:
     parts = [
-        *_grid(chart),
-        *(part for level in chart.levels for part in _level(chart, *level)),
-        *(part for curve in chart.curves for part in _curve(chart, curve)),
+        *_draw_grid(chart),
+        *(part for level in chart.levels for part in _draw_level(chart, *level)),
+        *(part for curve in chart.curves for part in _draw_curve(chart, curve)),
         *(part for mark in chart.marks for part in _mark(chart, *mark)),
-        *_legend(chart),
+        *_draw_legend(chart),
     ]
     words = escape(chart.in_words or chart.title)
     return (
@@ -134,48 +134,50 @@ def _svg(chart: CurveChart) -> str:
     )
 
 
-def _x(chart: CurveChart, value: float) -> float:
+def _find_x(chart: CurveChart, value: float) -> float:
     low, high = chart.x_range
     share = (min(max(value, low), high) - low) / max(high - low, 1e-9)
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
 
-def _y(chart: CurveChart, value: float) -> float:
+def _find_y(chart: CurveChart, value: float) -> float:
     low, high = chart.y_range
     share = (min(max(value, low), high) - low) / (high - low)
     return _TOP + (1.0 - share) * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _grid(chart: CurveChart) -> list[str]:
+def _draw_grid(chart: CurveChart) -> list[str]:
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    parts = [_text(_LEFT, 14, chart.title, "start", "currentColor", "600")]
+    parts = [_draw_text(_LEFT, 14, chart.title, "start", "currentColor", "600")]
     for value in chart.y_ticks:
-        y = _y(chart, value)
+        y = _find_y(chart, value)
         parts += [
-            _line((_LEFT, y), (right, y), "#8884"),
-            _text(_LEFT - 6, y + 4, f"{value:,.10g}", "end"),
+            _draw_line((_LEFT, y), (right, y), "#8884"),
+            _draw_text(_LEFT - 6, y + 4, f"{value:,.10g}", "end"),
         ]
     for value, label in chart.x_ticks:
-        x = _x(chart, value)
+        x = _find_x(chart, value)
         parts += [
-            _line((x, bottom), (x, bottom + 4), "#999"),
-            _text(x, bottom + 15, label, "middle"),
+            _draw_line((x, bottom), (x, bottom + 4), "#999"),
+            _draw_text(x, bottom + 15, label, "middle"),
         ]
-    parts.append(_text(right, bottom + 29, chart.x_label, "end"))
-    parts.append(_text(_LEFT - 44, _TOP - 9, chart.y_label, "start"))
+    parts.append(_draw_text(right, bottom + 29, chart.x_label, "end"))
+    parts.append(_draw_text(_LEFT - 44, _TOP - 9, chart.y_label, "start"))
     return parts
 
 
-def _curve(chart: CurveChart, curve: Curve) -> list[str]:
+def _draw_curve(chart: CurveChart, curve: Curve) -> list[str]:
     dash = ' stroke-dasharray="4 3"' if curve.dashed else ""
-    places = [(_x(chart, x), _y(chart, y)) for x, y in curve.points]
+    places = [(_find_x(chart, x), _find_y(chart, y)) for x, y in curve.points]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     parts = [
         f'<polyline points="{line}" fill="none" stroke="{curve.colour}" stroke-width="1.8"{dash}/>'
     ]
     for x, low, high in curve.intervals:
-        at = _x(chart, x)
-        parts.append(_line((at, _y(chart, low)), (at, _y(chart, high)), curve.colour, 4, 0.35))
+        at = _find_x(chart, x)
+        parts.append(
+            _draw_line((at, _find_y(chart, low)), (at, _find_y(chart, high)), curve.colour, 4, 0.35)
+        )
     if curve.dots:
         titles = curve.titles or ("",) * len(places)
         parts += [
@@ -186,43 +188,48 @@ def _curve(chart: CurveChart, curve: Curve) -> list[str]:
     return parts
 
 
-def _level(chart: CurveChart, value: float, text: str) -> list[str]:
-    y, right = _y(chart, value), _WIDTH - _RIGHT
+def _draw_level(chart: CurveChart, value: float, text: str) -> list[str]:
+    y, right = _find_y(chart, value), _WIDTH - _RIGHT
     return [
         f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{right}" y2="{y:.1f}" stroke="{_RED_OF_PAGE}" '
         f'stroke-dasharray="4 3"/>',
-        _text(right, _TOP - 6, f"- - {text}", "end", _RED_OF_PAGE),  # no curve is up there
+        _draw_text(right, _TOP - 6, f"- - {text}", "end", _RED_OF_PAGE),  # no curve is up there
     ]
 
 
 def _mark(chart: CurveChart, value: float, text: str) -> list[str]:
-    x = _x(chart, value)
+    x = _find_x(chart, value)
     anchor, shift = ("end", -5) if x > _WIDTH / 2 else ("start", 5)
     y = _HEIGHT - _BOTTOM - 8
     return [
-        _line((x, _TOP), (x, _HEIGHT - _BOTTOM), chart.mark_colour),
-        _text(x + shift, y, text, anchor, chart.mark_colour),
+        _draw_line((x, _TOP), (x, _HEIGHT - _BOTTOM), chart.mark_colour),
+        _draw_text(x + shift, y, text, anchor, chart.mark_colour),
     ]
 
 
-def _legend(chart: CurveChart) -> list[str]:
+def _draw_legend(chart: CurveChart) -> list[str]:
     if len(chart.curves) < 2:
         return []
     parts, x, y = [], float(_LEFT), _HEIGHT - 6
     for curve in filter(lambda curve: curve.label, chart.curves):
-        parts += [_line((x, y - 4), (x + 16, y - 4), curve.colour), _text(x + 21, y, curve.label)]
+        parts += [
+            _draw_line((x, y - 4), (x + 16, y - 4), curve.colour),
+            _draw_text(x + 21, y, curve.label),
+        ]
         x += 40 + 5.8 * len(curve.label)
     return parts
 
 
-def _line(start: Point, end: Point, colour: str, width: float = 1.2, opacity: float = 1) -> str:
+def _draw_line(
+    start: Point, end: Point, colour: str, width: float = 1.2, opacity: float = 1
+) -> str:
     return (
         f'<line x1="{start[0]:.1f}" y1="{start[1]:.1f}" x2="{end[0]:.1f}" y2="{end[1]:.1f}" '
         f'stroke="{colour}" stroke-width="{width}" stroke-opacity="{opacity}"/>'
     )
 
 
-def _text(
+def _draw_text(
     x: float, y: float, text: str, anchor: str = "start", colour: str = _SOFT, weight: str = "400"
 ) -> str:
     return (

@@ -113,7 +113,7 @@ def export(
         return standalone_svg(render_svg(gantt)).encode()
     if form == "trace":
         return json.dumps(trace(gantt)).encode()
-    return _picture(gantt, form)
+    return _draw_picture(gantt, form)
 
 
 def trace(gantt: Json) -> dict[str, Any]:
@@ -132,12 +132,14 @@ def trace(gantt: Json) -> dict[str, Any]:
     for lane in actual_lanes(gantt) if ran else planned_lanes(gantt):
         if lane.end_s > lane.start_s:
             events.append(
-                _span("slot", numbers[lane.slot["id"]], 0, (lane.start_s, lane.end_s), lane.slot)
+                _make_span(
+                    "slot", numbers[lane.slot["id"]], 0, (lane.start_s, lane.end_s), lane.slot
+                )
             )
     for bar in actual_bars(gantt) if ran else planned_bars(gantt):
         name = f"{bar.item['workflow']}/{bar.item['task']}"
         events.append(
-            _span(name, numbers[bar.slot], bar.row + 1, (bar.start_s, bar.end_s), bar.item)
+            _make_span(name, numbers[bar.slot], bar.row + 1, (bar.start_s, bar.end_s), bar.item)
         )
     deadline = {
         "ph": "i",
@@ -150,7 +152,9 @@ def trace(gantt: Json) -> dict[str, Any]:
     return {"traceEvents": [*events, deadline], "displayTimeUnit": "ms"}
 
 
-def _span(name: str, pid: int, tid: int, span_s: tuple[float, float], item: Json) -> dict[str, Any]:
+def _make_span(
+    name: str, pid: int, tid: int, span_s: tuple[float, float], item: Json
+) -> dict[str, Any]:
     payload = {k: item[k] for k in ("copy", "state", "probability", "procs") if k in item}
     begin_s, end_s = span_s
     return {
@@ -165,7 +169,7 @@ def _span(name: str, pid: int, tid: int, span_s: tuple[float, float], item: Json
     }
 
 
-def _picture(gantt: Json, form: str) -> bytes:
+def _draw_picture(gantt: Json, form: str) -> bytes:
     """Draw with matplotlib, at the resolution of a paper."""
     require("plots", f"a chart as {form.upper()}")
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # loaded only for pictures
@@ -191,7 +195,8 @@ def _picture(gantt: Json, form: str) -> bytes:
     used = {bar.item["workflow"] for bar in bars}
     kinds = {n: c for n, c in colours.items() if n in used} | STATE_COLOURS | {"slot": _SLOT}
     keys = [
-        Patch(color=colour, label=_plain(name)) for name, colour in list(kinds.items())[:_MOST_KEYS]
+        Patch(color=colour, label=_escape_name(name))
+        for name, colour in list(kinds.items())[:_MOST_KEYS]
     ]
     axes.legend(
         handles=keys,
@@ -204,20 +209,21 @@ def _picture(gantt: Json, form: str) -> bytes:
     )
     axes.invert_yaxis()
     axes.set_yticks(
-        [top + h / 2 for top, h, _ in tops.values()], [_plain(lane.slot["id"]) for lane in lanes]
+        [top + h / 2 for top, h, _ in tops.values()],
+        [_escape_name(lane.slot["id"]) for lane in lanes],
     )
     axes.tick_params(axis="y", labelsize=7)
     axes.xaxis.set_major_formatter(lambda t, _: format_duration(max(0.0, t)))
     axes.spines[["top", "right"]].set_visible(False)
     done = gantt.get("done", ())
     more = f" ({before_text(done)})" if done else ""
-    axes.set_title(_plain(gantt["name"] + more), loc="left", fontsize=10)
+    axes.set_title(_escape_name(gantt["name"] + more), loc="left", fontsize=10)
     buffer = io.BytesIO()
     figure.savefig(buffer, format=form, dpi=200, bbox_inches="tight")
     return buffer.getvalue()
 
 
-def _plain(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Escape a name: matplotlib would read dollars as formulas."""
     return name.replace("$", r"\$")
 

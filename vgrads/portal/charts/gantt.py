@@ -67,19 +67,24 @@ def render_svg(gantt: Json, actual: bool | None = None) -> str:
         actual = gantt.get("now_s") is not None
     lanes = actual_lanes(gantt) if actual else planned_lanes(gantt)
     bars = actual_bars(gantt) if actual else planned_bars(gantt)
-    scale = _Scale(end_s=horizon(gantt, lanes, bars), per_proc=_per_proc(lanes))
-    tops, height = _tops(lanes, scale)
+    scale = _Scale(end_s=horizon(gantt, lanes, bars), per_proc=_choose_height_per_proc(lanes))
+    tops, height = _compute_tops(lanes, scale)
     colours = workflow_colours(gantt["workflows"])
     parts = [
-        *_axis(scale, height),
-        *(_lane(lane, tops[lane.slot["id"]], scale) for lane in lanes),
+        *_draw_axis(scale, height),
+        *(_draw_lane(lane, tops[lane.slot["id"]], scale) for lane in lanes),
         *(
-            _bar(bar, tops[bar.slot] + _lane_height(_procs(lanes, bar.slot), scale), scale, colours)
+            _draw_bar(
+                bar,
+                tops[bar.slot] + _compute_lane_height(_count_procs(lanes, bar.slot), scale),
+                scale,
+                colours,
+            )
             for bar in bars
         ),
-        _deadline(gantt["deadline_s"], scale, height),
-        *_legend(height + 34),
-        *_before(height + 34, gantt.get("done", ())),
+        _draw_deadline(gantt["deadline_s"], scale, height),
+        *_draw_legend(height + 34),
+        *_draw_before(height + 34, gantt.get("done", ())),
     ]
     total = _LEFT + _WIDTH + 20
     return (
@@ -97,13 +102,13 @@ def workflow_colours(names: Iterable[str]) -> dict[str, str]:
         towards, share = _SHADES[index // len(_HUES) % len(_SHADES)]
         mixed = (
             math.floor(c + share * (towards - c) + 0.5)
-            for c in _channels(_HUES[index % len(_HUES)])
+            for c in _parse_channels(_HUES[index % len(_HUES)])
         )
         colours[name] = "#" + "".join(f"{c:02x}" for c in mixed)
     return colours
 
 
-def _channels(colour: str) -> tuple[int, ...]:
+def _parse_channels(colour: str) -> tuple[int, ...]:
     return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))
 
 
@@ -111,33 +116,33 @@ def readable(colour: str) -> str:
     """Return black or white, the more readable one on a colour."""
     red, green, blue = (
         c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
-        for c in (channel / 255 for channel in _channels(colour))
+        for c in (channel / 255 for channel in _parse_channels(colour))
     )
     return "#101418" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "#ffffff"
 
 
-def _per_proc(lanes: list[Lane]) -> float:
+def _choose_height_per_proc(lanes: list[Lane]) -> float:
     widest = max((lane.procs for lane in lanes), default=1)
     return max(1.0, min(26.0, 74.0 / widest))
 
 
-def _lane_height(procs: int, scale: _Scale) -> float:
+def _compute_lane_height(procs: int, scale: _Scale) -> float:
     return max(18.0, procs * scale.per_proc)
 
 
-def _procs(lanes: list[Lane], slot: str) -> int:
+def _count_procs(lanes: list[Lane], slot: str) -> int:
     return next(lane.procs for lane in lanes if lane.slot["id"] == slot)
 
 
-def _tops(lanes: list[Lane], scale: _Scale) -> tuple[dict[str, float], float]:
+def _compute_tops(lanes: list[Lane], scale: _Scale) -> tuple[dict[str, float], float]:
     tops, y = {}, float(_TOP)
     for lane in lanes:
         tops[lane.slot["id"]] = y
-        y += _lane_height(lane.procs, scale) + _GAP
+        y += _compute_lane_height(lane.procs, scale) + _GAP
     return tops, y
 
 
-def _axis(scale: _Scale, height: float) -> list[str]:
+def _draw_axis(scale: _Scale, height: float) -> list[str]:
     step = tick(scale.end_s)
     parts = []
     for index in range(int(scale.end_s / step) + 1):
@@ -179,8 +184,8 @@ def tick(end_s: float) -> float:
     return next((float(t) for t in nice if end_s / t <= 10), math.ceil(end_s / 864000) * 86400.0)
 
 
-def _lane(lane: Lane, top: float, scale: _Scale) -> str:
-    slot, height = lane.slot, _lane_height(lane.procs, scale)
+def _draw_lane(lane: Lane, top: float, scale: _Scale) -> str:
+    slot, height = lane.slot, _compute_lane_height(lane.procs, scale)
     x, right = scale.x(lane.start_s), scale.x(lane.end_s)
     chance = format_chance(slot["probability"])
     price = f" · {format_usd(slot['cost_usd'])}" if slot["cost_usd"] else ""
@@ -188,7 +193,7 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     title = (
         f"{slot['id']} ({slot['kind']}, {format_count(slot['procs'], 'processor')})\nrequested at "
         f"{format_duration(slot['submit_s'])}, "
-        f"{_likely_text(slot)}needed from {format_duration(slot['start_s'])}\n"
+        f"{_format_likely(slot)}needed from {format_duration(slot['start_s'])}\n"
         f"probability {chance}{price}\n"
         f"state {slot['state']}{': ' + end if end else ''}"
     )
@@ -205,7 +210,7 @@ def _lane(lane: Lane, top: float, scale: _Scale) -> str:
     )
 
 
-def _likely_text(slot: Json) -> str:
+def _format_likely(slot: Json) -> str:
     middle_s = slot.get("ready_p50_s")
     return "" if middle_s is None else f"likely ready at {format_duration(middle_s)}, "
 
@@ -232,7 +237,7 @@ def _wait(slot: Json, y: float, scale: _Scale) -> str:
     )
 
 
-def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> str:
+def _draw_bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> str:
     item = bar.item
     height = max(2.0, bar.procs * scale.per_proc)
     y = bottom - bar.row * scale.per_proc - height
@@ -248,7 +253,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
         )
     return (
         '<g class="bar" '
-        f'data-workflow="{escape(item["workflow"])}"><title>{escape(_bar_title(bar))}</title>'
+        f'data-workflow="{escape(item["workflow"])}"><title>{escape(_format_bar_title(bar))}</title>'
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
         f'fill="{colours[item["workflow"]]}"{replica} />'
         f'<rect x="{x:.1f}" y="{y + height - band:.1f}" width="{width:.1f}" '
@@ -257,7 +262,7 @@ def _bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]) -> 
     )
 
 
-def _bar_title(bar: Bar) -> str:
+def _format_bar_title(bar: Bar) -> str:
     item = bar.item
     replica = f" (replica {item['copy'] + 1})" if item["copy"] else ""
     reason = f": {item['reason']}" if item.get("reason") else ""
@@ -270,7 +275,7 @@ def _bar_title(bar: Bar) -> str:
     )
 
 
-def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
+def _draw_deadline(deadline_s: float, scale: _Scale, height: float) -> str:
     """Draw the deadline; beyond the end, at the edge with its distance."""
     beyond_s = deadline_s - scale.end_s
     dash = ' stroke-dasharray="2 4"' if beyond_s > 0 else ""
@@ -284,7 +289,7 @@ def _deadline(deadline_s: float, scale: _Scale, height: float) -> str:
     )
 
 
-def _legend(y: float) -> list[str]:
+def _draw_legend(y: float) -> list[str]:
     """Draw the legend of lines and bands, in a row."""
     kinds = [
         ("slot", '<rect width="12" height="10" y="-9" fill="#8884" />'),
@@ -315,7 +320,7 @@ def _legend(y: float) -> list[str]:
     return parts
 
 
-def _before(y: float, done: Sequence[Json]) -> list[str]:
+def _draw_before(y: float, done: Sequence[Json]) -> list[str]:
     """Draw, next to the legend, the number of tasks without bars because an earlier run did
     them."""
     if not done:

@@ -44,8 +44,8 @@ def history_chart(runs: Sequence[PastRun]) -> Markup:
     width, height = _LEFT + _COLUMN * len(runs) + 8, _TOP + _BARS + 4 * _ROW
     highest = max((run.share or 0.0 for run in runs), default=0.0)
     scale = _BarScale(min(_MOST_SHARE, max(_LEAST_SHARE, highest)))
-    columns = (_column(run, n, scale) for n, run in enumerate(runs))
-    parts = [*_axis(width, scale), *columns, *_titles()]
+    columns = (_draw_column(run, n, scale) for n, run in enumerate(runs))
+    parts = [*_draw_axis(width, scale), *columns, *_draw_titles()]
     kept = sum(run.state == "kept" for run in runs)
     label = f"{kept} of {len(runs)} runs kept their promise; the table below has all numbers"
     return Markup(
@@ -66,7 +66,7 @@ class _BarScale:
         return round(_TOP + _BARS * (1.0 - min(share, self.top) / self.top), 1)
 
 
-def _axis(width: float, scale: _BarScale) -> list[str]:
+def _draw_axis(width: float, scale: _BarScale) -> list[str]:
     lines = []
     for share, kind, text in ((0.0, "axis", "0"), (0.5, "axis", "half"), (1.0, "due", "deadline")):
         y = scale.y(share)
@@ -77,7 +77,7 @@ def _axis(width: float, scale: _BarScale) -> list[str]:
     return lines
 
 
-def _titles() -> list[str]:
+def _draw_titles() -> list[str]:
     base = _TOP + _BARS
     return [
         f'<text class="label" x="{_LEFT - 8}" y="{base + _ROW * n - 6}" text-anchor="end">'
@@ -86,7 +86,7 @@ def _titles() -> list[str]:
     ]
 
 
-def _column(run: PastRun, number: int, scale: _BarScale) -> str:
+def _draw_column(run: PastRun, number: int, scale: _BarScale) -> str:
     x, base = _LEFT + _COLUMN * number, _TOP + _BARS
     middle = x + _COLUMN / 2
     kind = {"kept": "good", "broken": "bad"}.get(run.state, "other")
@@ -100,23 +100,24 @@ def _column(run: PastRun, number: int, scale: _BarScale) -> str:
             f'height="{max(1.0, base - y):.1f}" rx="2"/>'
         )
         if share > scale.top:
-            parts.append(_text(middle, _TOP - 4, "↑"))
+            parts.append(_draw_text(middle, _TOP - 4, "↑"))
     promised = "" if run.promised is None else f"{100 * run.promised:.0f}"
     cost = "" if not run.spent_usd else f"{run.spent_usd:.2g}"
     parts += [
-        _text(middle, base + _ROW - 6, str(run.started.day)),
-        _text(middle, base + 2 * _ROW - 6, promised),
-        _text(middle, base + 3 * _ROW - 6, sign, f"sign {kind}"),
-        _text(middle, base + 4 * _ROW - 6, cost),
+        _draw_text(middle, base + _ROW - 6, str(run.started.day)),
+        _draw_text(middle, base + 2 * _ROW - 6, promised),
+        _draw_text(middle, base + 3 * _ROW - 6, sign, f"sign {kind}"),
+        _draw_text(middle, base + 4 * _ROW - 6, cost),
     ]
-    return f'<a href="{escape(run.path)}"><title>{escape(_words(run))}</title>{"".join(parts)}</a>'
+    title = f"<title>{escape(_describe_run(run))}</title>"
+    return f'<a href="{escape(run.path)}">{title}{"".join(parts)}</a>'
 
 
-def _text(x: float, y: float, words: str, kind: str = "label") -> str:
+def _draw_text(x: float, y: float, words: str, kind: str = "label") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="middle">{words}</text>'
 
 
-def _words(run: PastRun) -> str:
+def _describe_run(run: PastRun) -> str:
     verdict = {"kept": "kept", "broken": "missed"}.get(run.state, run.state)
     took = "" if run.took_s is None else f" after {format_duration(run.took_s)}"
     return f"{run.started:%Y-%m-%d %H:%M}: {verdict}{took}"

@@ -33,7 +33,7 @@ class Lane:
 
 def planned_bars(gantt: Json) -> list[Bar]:
     """Return every placement at its planned position."""
-    return _stack(gantt, ((p, p["start_s"], p["end_s"]) for p in gantt["placements"]))
+    return _stack_bars(gantt, ((p, p["start_s"], p["end_s"]) for p in gantt["placements"]))
 
 
 def actual_bars(gantt: Json) -> list[Bar]:
@@ -41,15 +41,17 @@ def actual_bars(gantt: Json) -> list[Bar]:
     ran = (p for p in gantt["placements"] if p.get("actual"))
     now_s = gantt.get("now_s") or 0.0
     spans = ((p, p["actual"]["start_s"], p["actual"]["end_s"]) for p in ran)
-    return _stack(gantt, ((p, start, now_s if end is None else end) for p, start, end in spans))
+    return _stack_bars(
+        gantt, ((p, start, now_s if end is None else end) for p, start, end in spans)
+    )
 
 
 def planned_lanes(gantt: Json) -> list[Lane]:
     """Return the slots as planned."""
-    return [Lane(s, s["procs"], _likely_start_s(s), s["end_s"]) for s in gantt["slots"]]
+    return [Lane(s, s["procs"], _find_likely_start_s(s), s["end_s"]) for s in gantt["slots"]]
 
 
-def _likely_start_s(slot: Json) -> float:
+def _find_likely_start_s(slot: Json) -> float:
     """Return when a slot is ready with probability one half, if that is before its tasks start."""
     middle_s: float | None = slot.get("ready_p50_s")
     start_s: float = slot["start_s"]
@@ -95,7 +97,7 @@ def axis_end(observed_s: float, deadline_s: float) -> float:
     return 1.04 * until_s if deadline_s > 1.25 * until_s else 1.02 * max(until_s, deadline_s)
 
 
-def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:
+def _stack_bars(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]:
     """Place every bar on processors of its slot that are free for its whole time, lowest first."""
     heights = {slot["id"]: slot["procs"] for slot in gantt["slots"]}
     free_at: dict[str, list[float]] = {
@@ -104,13 +106,13 @@ def _stack(gantt: Json, spans: Iterable[tuple[Json, float, float]]) -> list[Bar]
     bars = []
     for item, start_s, end_s in sorted(spans, key=lambda span: (span[1], span[2])):
         column, procs = free_at[item["slot"]], item["procs"]
-        row = _lowest_room(column, procs, start_s)
+        row = _find_lowest_room(column, procs, start_s)
         column[row : row + procs] = [end_s] * procs
         bars.append(Bar(item["slot"], row, procs, start_s, end_s, item))
     return bars
 
 
-def _lowest_room(free_at: list[float], procs: int, start_s: float) -> int:
+def _find_lowest_room(free_at: list[float], procs: int, start_s: float) -> int:
     """Return the lowest free run of processors; where only scattered ones are free, the bottom."""
     run = 0
     for index, busy_until in enumerate(free_at):

@@ -52,11 +52,11 @@ class BoundRecord:
 
 def record_picture(history: str, log_queue: LogQueue, dark: bool = False) -> bytes:
     """Draw bound against wait, and rolling coverage, as SVG."""
-    return _picture(history, Path(history).stat().st_mtime_ns, log_queue, dark)
+    return _draw_picture(history, Path(history).stat().st_mtime_ns, log_queue, dark)
 
 
 @lru_cache(maxsize=64)
-def _picture(history: str, changed_ns: int, log_queue: LogQueue, dark: bool) -> bytes:
+def _draw_picture(history: str, changed_ns: int, log_queue: LogQueue, dark: bool) -> bytes:
     return history_svg(_record(history, changed_ns, log_queue), dark).encode()
 
 
@@ -97,8 +97,8 @@ def history_svg(record: BoundRecord, dark: bool = False) -> str:
     """Return the picture of a record, also for dark pages; a text where the data never sufficed
     for a bound."""
     ink = _INK[dark]
-    few = _text(_W / 2, _H / 2, "Too few waits are recorded for a bound.", ink, "middle")
-    drawn = "".join(_parts(record, ink)) if len(record.submit_s) else few
+    few = _draw_text(_W / 2, _H / 2, "Too few waits are recorded for a bound.", ink, "middle")
+    drawn = "".join(_draw_parts(record, ink)) if len(record.submit_s) else few
     for colour, lighter in _ON_DARK.items() if dark else ():
         drawn = drawn.replace(colour, lighter)
     return (
@@ -131,9 +131,9 @@ class _Frame:
         return [f"{x:.1f} {y:.1f}" for x, y in pairs]
 
 
-def _parts(record: BoundRecord, ink: str) -> list[str]:
+def _draw_parts(record: BoundRecord, ink: str) -> list[str]:
     when, covered = record.submit_s, record.wait_s <= record.bound_s
-    axis = _axis(record)
+    axis = _find_axis(record)
     waits, bounds = (np.log1p(seconds / axis.knee_s) for seconds in (record.wait_s, record.bound_s))
     some = np.linspace(0, len(when) - 1, min(len(when), _MOST_POINTS)).astype(int)
     span = (float(when[0]), float(when[-1]))
@@ -141,17 +141,17 @@ def _parts(record: BoundRecord, ink: str) -> list[str]:
     within, missed = some[covered[some]], some[~covered[some]]
     return [
         *_wait_axis(upper, axis, ink),
-        _changes(upper, record.changes),
-        _dots(upper.places(when[within], waits[within]), _COVERED, 2.2),
-        _dots(upper.places(when[missed], waits[missed]), _MISSED, 2.2),
-        _dots(upper.places(when[some], bounds[some]), ink, 1.5),
-        *_key(record, ink),
-        *_coverage(span, when, covered, record.level, ink),
-        *_dates(upper, record.unix_start_s, ink),
+        _draw_changes(upper, record.changes),
+        _draw_dots(upper.places(when[within], waits[within]), _COVERED, 2.2),
+        _draw_dots(upper.places(when[missed], waits[missed]), _MISSED, 2.2),
+        _draw_dots(upper.places(when[some], bounds[some]), ink, 1.5),
+        *_draw_key(record, ink),
+        *_draw_coverage(span, when, covered, record.level, ink),
+        *_draw_dates(upper, record.unix_start_s, ink),
     ]
 
 
-def _axis(record: BoundRecord) -> WaitAxis:
+def _find_axis(record: BoundRecord) -> WaitAxis:
     """Return the axis of waits: none is longer."""
     both = np.concatenate([record.wait_s, record.bound_s])
     return WaitAxis.up_to(float(np.quantile(both, 0.9)), 1.05 * float(both.max()))
@@ -159,14 +159,14 @@ def _axis(record: BoundRecord) -> WaitAxis:
 
 def _wait_axis(frame: _Frame, axis: WaitAxis, ink: str) -> list[str]:
     top, bottom = frame.edges
-    parts = [_title(frame, "wait", ink)]
+    parts = [_draw_title(frame, "wait", ink)]
     for seconds, words in axis.ticks(_APART):
         y = bottom - axis.share(seconds) * (bottom - top)
-        parts += [_line(y, ink, 0.2), _text(_LEFT - 6, y + 4, words, ink, "end")]
+        parts += [_draw_line(y, ink, 0.2), _draw_text(_LEFT - 6, y + 4, words, ink, "end")]
     return parts
 
 
-def _coverage(
+def _draw_coverage(
     span: tuple[float, float], when: Values, covered: NDArray[np.bool_], level: float, ink: str
 ) -> list[str]:
     """Draw the share of the latest bounds that held, and the promised one."""
@@ -175,39 +175,39 @@ def _coverage(
     frame = _Frame(span, (low, 1.005), _LOWER)
     some = np.linspace(0, len(shares) - 1, min(len(shares), _MOST_POINTS)).astype(int)
     path = "L".join(frame.places(when[len(when) - len(shares) :][some], shares[some]))
-    parts = [_title(frame, f"coverage of {min(WINDOW, len(covered))}", ink)]
+    parts = [_draw_title(frame, f"coverage of {min(WINDOW, len(covered))}", ink)]
     for value in (low, level, 1.0):
         y, colour = float(frame.y(np.array(value))), _MISSED if value == level else ink
-        label = _text(_LEFT - 6, y + 4, f"{value:.2f}", ink, "end")
-        parts += [_line(y, colour, 1.0 if value == level else 0.2), label]
+        label = _draw_text(_LEFT - 6, y + 4, f"{value:.2f}", ink, "end")
+        parts += [_draw_line(y, colour, 1.0 if value == level else 0.2), label]
     return [*parts, f'<path d="M{path}" fill="none" stroke="{_COVERED}"/>']
 
 
-def _title(frame: _Frame, name: str, ink: str) -> str:
+def _draw_title(frame: _Frame, name: str, ink: str) -> str:
     middle = sum(frame.edges) / 2
     turned = f' transform="rotate(-90 14 {middle:.0f})"'
-    return _text(14, middle, name, ink, "middle", turned)
+    return _draw_text(14, middle, name, ink, "middle", turned)
 
 
-def _dates(frame: _Frame, unix_start_s: float, ink: str) -> list[str]:
+def _draw_dates(frame: _Frame, unix_start_s: float, ink: str) -> list[str]:
     first, last = frame.seconds
     parts = []
     for n in range(_DATES):
         at_s = first + (last - first) * n / (_DATES - 1)
         date = datetime.fromtimestamp(unix_start_s + at_s, UTC).strftime("%Y-%m-%d")
         anchor = "start" if n == 0 else "end" if n == _DATES - 1 else "middle"
-        parts.append(_text(float(frame.x(np.array(at_s))), _LOWER[1] + 22, date, ink, anchor))
+        parts.append(_draw_text(float(frame.x(np.array(at_s))), _LOWER[1] + 22, date, ink, anchor))
     return parts
 
 
-def _changes(frame: _Frame, instants: Sequence[float]) -> str:
+def _draw_changes(frame: _Frame, instants: Sequence[float]) -> str:
     """Mark the change points, in both parts."""
     xs = frame.x(np.array(instants[:_MOST_CHANGES], float)).tolist()
     path = "".join(f"M{x:.1f} {_UPPER[0]}V{_LOWER[1]}" for x in xs if _LEFT <= x <= _W)
     return f'<path d="{path}" stroke="{_CHANGE}" stroke-width="0.5" opacity="0.6"/>'
 
 
-def _key(record: BoundRecord, ink: str) -> list[str]:
+def _draw_key(record: BoundRecord, ink: str) -> list[str]:
     names = [
         ("waited within the bound", _COVERED),
         ("waited longer", _MISSED),
@@ -218,11 +218,11 @@ def _key(record: BoundRecord, ink: str) -> list[str]:
     parts = []
     for n, (name, colour) in enumerate(names):
         x = _LEFT + 10 + 230 * n
-        parts += [_dots([f"{x} 18"], colour, 8), _text(x + 10, 22, name, ink)]
+        parts += [_draw_dots([f"{x} 18"], colour, 8), _draw_text(x + 10, 22, name, ink)]
     return parts
 
 
-def _dots(places: Sequence[str], colour: str, width: float) -> str:
+def _draw_dots(places: Sequence[str], colour: str, width: float) -> str:
     path = "".join(f"M{place}h0" for place in places)
     return (
         f'<path d="{path}" stroke="{colour}" stroke-width="{width}" stroke-linecap="round" '
@@ -230,11 +230,13 @@ def _dots(places: Sequence[str], colour: str, width: float) -> str:
     )
 
 
-def _line(y: float, colour: str, opacity: float) -> str:
+def _draw_line(y: float, colour: str, opacity: float) -> str:
     return (
         f'<path d="M{_LEFT} {y:.1f}H{_W - _RIGHT}" stroke="{colour}" stroke-opacity="{opacity}"/>'
     )
 
 
-def _text(x: float, y: float, text: str, ink: str, anchor: str = "start", more: str = "") -> str:
+def _draw_text(
+    x: float, y: float, text: str, ink: str, anchor: str = "start", more: str = ""
+) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" fill="{ink}" text-anchor="{anchor}"{more}>{text}</text>'

@@ -63,12 +63,12 @@ def render_graph(
         for task in parents
     }
     if len(nodes) > MOST_NODES:
-        graph, nodes = _by_kind(graph, states)
-    columns = _columns(graph)
+        graph, nodes = _group_by_kind(graph, states)
+    columns = _list_columns(graph)
     return _draw(title, columns, nodes, graph.edges)
 
 
-def _by_kind(graph: Graph, states: Mapping[str, str]) -> tuple[Graph, dict[str, GraphNode]]:
+def _group_by_kind(graph: Graph, states: Mapping[str, str]) -> tuple[Graph, dict[str, GraphNode]]:
     """Return the graph of kinds: tasks of a depth whose names differ only in their numbers."""
     group: dict[str, str] = {}
     members: dict[str, list[str]] = defaultdict(list)
@@ -91,7 +91,7 @@ def _by_kind(graph: Graph, states: Mapping[str, str]) -> tuple[Graph, dict[str, 
     return merged, nodes
 
 
-def _columns(graph: Graph) -> list[list[str]]:
+def _list_columns(graph: Graph) -> list[list[str]]:
     """Return the nodes by depth, each column ordered by the mean position of its neighbours, so
     that few edges cross."""
     columns = [sorted(generation) for generation in nx.topological_generations(graph)]
@@ -100,13 +100,13 @@ def _columns(graph: Graph) -> list[list[str]]:
         rows = {node: i / len(column) for column in columns for i, node in enumerate(column)}
         for column in columns if forward else reversed(columns):
             near = graph.predecessors if forward else graph.successors
-            means = {node: _mean(rows, near(node), rows[node]) for node in column}
+            means = {node: _compute_mean(rows, near(node), rows[node]) for node in column}
             column.sort(key=lambda node: (means[node], node))
             rows |= {node: i / len(column) for i, node in enumerate(column)}
     return columns
 
 
-def _mean(rows: Mapping[str, float], nodes: Iterable[str], otherwise: float) -> float:
+def _compute_mean(rows: Mapping[str, float], nodes: Iterable[str], otherwise: float) -> float:
     positions = [rows[node] for node in nodes]
     return sum(positions) / len(positions) if positions else otherwise
 
@@ -126,8 +126,8 @@ def _draw(
         for row, node in enumerate(column):
             x = _MARGIN + number * (_WIDTH + _COLUMN_GAP)
             places[node] = (x, top + row * (_HEIGHT + _ROW_GAP))
-    lines = [_edge(places[a], places[b]) for a, b in edges]
-    boxes = [_box(nodes[node], *places[node]) for node in places]
+    lines = [_draw_edge(places[a], places[b]) for a, b in edges]
+    boxes = [_draw_box(nodes[node], *places[node]) for node in places]
     return Markup(
         f'<svg class="graph" xmlns="http://www.w3.org/2000/svg" width="{width}" '
         f'height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" role="group" '
@@ -135,14 +135,14 @@ def _draw(
     )
 
 
-def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
+def _draw_edge(start: tuple[float, float], end: tuple[float, float]) -> str:
     x, y = start[0] + _WIDTH, start[1] + _HEIGHT / 2
     to_x, to_y = end[0], end[1] + _HEIGHT / 2
     bend = (x + to_x) / 2
     return f'<path class="edge" d="M{x:.0f} {y:.1f}C{bend:.0f} {y:.1f} {bend:.0f} {to_y:.1f} {to_x:.0f} {to_y:.1f}"/>'  # noqa: E501
 
 
-def _box(node: GraphNode, x: float, y: float) -> str:
+def _draw_box(node: GraphNode, x: float, y: float) -> str:
     name = node.name
     short = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 7]}…{name[-6:]}"
     detail = node.detail if len(node.detail) <= _LETTERS + 4 else node.detail[: _LETTERS + 3] + "…"

@@ -50,7 +50,7 @@ class WaitCurve:
     def _axes(self) -> list[str]:
         parts = []
         for level in _LEVELS:
-            y = _y(level)
+            y = _find_y(level)
             parts.append(f'<path class="axis" d="M{_LEFT} {y:.1f}H{_W - _RIGHT}"/>')
             parts.append(_label(_LEFT - 6, y + 4, f"{level:g}", "end"))
         for seconds, words in self.axis.ticks(_APART):
@@ -62,18 +62,18 @@ class WaitCurve:
         return parts
 
     def _line(self) -> str:
-        path = "L".join(f"{self._x(t):.1f} {_y(p):.1f}" for t, p in self.points)
+        path = "L".join(f"{self._x(t):.1f} {_find_y(p):.1f}" for t, p in self.points)
         return f'<path class="line" d="M{path}"/>'
 
     def _marks(self) -> list[str]:
         return [
-            f'<circle class="mark" cx="{self._x(seconds):.1f}" cy="{_y(level):.1f}" r="4.5">'
+            f'<circle class="mark" cx="{self._x(seconds):.1f}" cy="{_find_y(level):.1f}" r="4.5">'
             f"<title>with probability {level:g} within {wait_words(seconds)}</title></circle>"
             for seconds, level in self.marks
         ]
 
 
-def _y(level: float) -> float:
+def _find_y(level: float) -> float:
     return _BOTTOM - level * (_BOTTOM - _TOP)
 
 

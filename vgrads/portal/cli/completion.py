@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+def _offer_names(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         try:
             return sorted(name for name in names() if name.startswith(incomplete))
@@ -16,20 +16,20 @@ def _offer(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return complete
 
 
-def _runs() -> Iterable[str]:
+def _list_runs() -> Iterable[str]:
     from vgrads.portal.records.store import Store
 
     with Store() as store:
         return [row.id for row in store.list_runs()]
 
 
-def _sites() -> Iterable[str]:
+def _list_sites() -> Iterable[str]:
     from vgrads.portal.records.reading.sites import choose_catalog
 
     return [site.name for site in choose_catalog(None).sites]
 
 
-def _policies() -> Iterable[str]:
+def _list_policies() -> Iterable[str]:
     from vgrads.planner.policies import POLICIES
 
     return POLICIES
@@ -46,6 +46,6 @@ def complete_sets(incomplete: str) -> list[str]:
     return sorted(p for p in texts if p.endswith(fits) and p.startswith(incomplete))
 
 
-complete_runs = _offer(_runs)
-complete_sites = _offer(_sites)
-complete_policies = _offer(_policies)
+complete_runs = _offer_names(_list_runs)
+complete_sites = _offer_names(_list_sites)
+complete_policies = _offer_names(_list_policies)

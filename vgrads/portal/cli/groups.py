@@ -25,7 +25,9 @@ class GroupedHelp(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = dict(sorted(self.commands.items(), key=lambda item: _position(item[0])))
+        self.commands = dict(
+            sorted(self.commands.items(), key=lambda item: _find_position(item[0]))
+        )
         for name, command in self.commands.items():
             vars(command)["rich_help_panel"] = _GROUP_OF.get(name)
             command.hidden = command.hidden or name not in _GROUP_OF
@@ -55,7 +57,7 @@ Promise a deadline on machines you do not own.
 """Printed by ``vgrads`` alone."""
 
 
-def _position(name: str) -> int:
+def _find_position(name: str) -> int:
     return _ORDER.index(name) if name in _GROUP_OF else len(_ORDER)
 
 

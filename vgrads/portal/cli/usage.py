@@ -30,7 +30,7 @@ def usage_error(error: Exception, application: Command, arguments: Sequence[str]
     """Convert an error of Click about the arguments of a command of an application."""
     path, command, rest = _find_command(application, arguments)
     parameter = getattr(error, "param", None)
-    where, what = _words(error, command, rest)
+    where, what = _phrase_error(error, command, rest)
     if parameter is not None:
         where = _name(parameter)
         details = getattr(error.__cause__ or error.__context__, "errors", None)
@@ -64,14 +64,14 @@ def _name(parameter: Parameter) -> str:
     return first if first.startswith("-") else str(parameter.metavar or first).strip("[]")
 
 
-def _words(error: Exception, command: Command, rest: Sequence[str]) -> tuple[str, str]:
+def _phrase_error(error: Exception, command: Command, rest: Sequence[str]) -> tuple[str, str]:
     """Return what is wrong where, by the kind of the error."""
     kind, option = type(error).__name__, str(getattr(error, "option_name", ""))
     text = str(getattr(error, "message", "")).rstrip(".")
     if kind == "MissingParameter":
         return "", "is missing"
     if kind == "NoSuchOption":
-        return option, f"no such option{_intended(option, command)}"
+        return option, f"no such option{_suggest_option(option, command)}"
     if kind == "BadOptionUsage":
         return option, "needs a value" if "requires" in text else "takes no value"
     names = getattr(command, "commands", {})
@@ -82,7 +82,7 @@ def _words(error: Exception, command: Command, rest: Sequence[str]) -> tuple[str
     return "", text[:1].lower() + text[1:]
 
 
-def _intended(option: str, command: Command) -> str:
+def _suggest_option(option: str, command: Command) -> str:
     """Return the question about the most similar option; its dashes are no similarity."""
     names = {"help": "--help"}
     for entry in command.params:

@@ -91,14 +91,14 @@ def stored_sites(url: str) -> list[UsedSite]:
         finally:
             engine.dispose()
     elif file.exists():
-        with closing(sqlite3.connect(_address(file), uri=True, timeout=5.0)) as opened:
+        with closing(sqlite3.connect(_make_address(file), uri=True, timeout=5.0)) as opened:
             rows = opened.execute(query).fetchall()
     else:
         rows = []
-    return [_used(name, json.loads(body)) for name, body in rows]
+    return [_list_used(name, json.loads(body)) for name, body in rows]
 
 
-def _used(name: str, document: Mapping[str, Any]) -> UsedSite:
+def _list_used(name: str, document: Mapping[str, Any]) -> UsedSite:
     host = (document.get("access") or {}).get("host")
     return UsedSite(name=name, driver=str(document.get("driver") or ""), host=str(host or ""))
 
@@ -110,13 +110,13 @@ def read_file(file: Path) -> DatabaseFacts:
     if not file.stat().st_size:
         return DatabaseFacts(where=str(file), error="is empty (0 bytes)")
     try:
-        with closing(sqlite3.connect(_address(file), uri=True, timeout=5.0)) as connection:
-            return _facts_of(connection, file)
+        with closing(sqlite3.connect(_make_address(file), uri=True, timeout=5.0)) as connection:
+            return _read_facts(connection, file)
     except (sqlite3.Error, OSError) as error:
         return DatabaseFacts(where=str(file), error=describe(error))
 
 
-def _address(file: Path) -> str:
+def _make_address(file: Path) -> str:
     """Return the URL under which SQLite opens a file and writes nothing.
 
     A read-only connection to a database in WAL mode creates the files of the log where they are
@@ -128,7 +128,7 @@ def _address(file: Path) -> str:
     return f"file:{quote(str(file.absolute()))}?mode=ro&{how}"
 
 
-def _facts_of(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
+def _read_facts(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
     end_s = time.monotonic() + QUICK_CHECK_S
     connection.set_progress_handler(lambda: time.monotonic() > end_s, _STEPS)
     query = "SELECT name FROM sqlite_master WHERE type = 'table'"
@@ -202,7 +202,7 @@ def _judge_opening(facts: DatabaseFacts | Unavailable) -> Check:
 
 def _judge_version(facts: DatabaseFacts | Unavailable) -> Check:
     name = "schema version"
-    missing = _missing(facts)
+    missing = _list_missing(facts)
     if missing or isinstance(facts, Unavailable):
         return Check(name, "unknown", missing)
     if facts.empty:
@@ -223,7 +223,7 @@ def _judge_version(facts: DatabaseFacts | Unavailable) -> Check:
 
 def _judge_integrity(facts: DatabaseFacts | Unavailable) -> Check:
     name = "integrity"
-    missing = _missing(facts)
+    missing = _list_missing(facts)
     if missing or isinstance(facts, Unavailable):
         return Check(name, "unknown", missing)
     if not facts.integrity:
@@ -237,7 +237,7 @@ def _judge_integrity(facts: DatabaseFacts | Unavailable) -> Check:
     return Check(name, "wrong", text, "stop all vgrads processes and put a backup in its place")
 
 
-def _missing(facts: DatabaseFacts | Unavailable) -> str:
+def _list_missing(facts: DatabaseFacts | Unavailable) -> str:
     if isinstance(facts, Unavailable):
         return "the database cannot be read"
     if not facts.exists:

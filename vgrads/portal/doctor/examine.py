@@ -36,7 +36,9 @@ def examine_home(config: Path | None) -> list[Check]:
     return [
         settings.judge_python(settings.python_version(), version("vgrads")),
         files.judge_home(folder, place, user),
-        files.judge_files(gather(lambda: _private_files(folder, file, values), _FILES_S), user),
+        files.judge_files(
+            gather(lambda: _check_private_files(folder, file, values), _FILES_S), user
+        ),
         settings.judge_settings(values),
         *database.judge_database(stored),
         database.judge_backup(file, bool(file and file.exists()), backup, now_s),
@@ -50,7 +52,7 @@ def examine_home(config: Path | None) -> list[Check]:
     ]
 
 
-def _private_files(
+def _check_private_files(
     folder: Path, file: Path | None, values: settings.SettingsFacts
 ) -> tuple[FileFacts, ...]:
     backups = database.backups_of(file) if file else []

@@ -50,17 +50,17 @@ class MachineFacts:
 
 def read_machine() -> MachineFacts:
     """Look for programs and call those that report a version or the state of the clock."""
-    version = _VERSION.search(_output("python3", "--version"))
-    clock = _output("timedatectl", "show", "--property", "NTPSynchronized", "--value").strip()
+    version = _VERSION.search(_check_output("python3", "--version"))
+    clock = _check_output("timedatectl", "show", "--property", "NTPSynchronized", "--value").strip()
     return MachineFacts(
         programs=frozenset(name for name in _PROGRAMS if shutil.which(name)),
         python=(int(version[1]), int(version[2])) if version else None,
         synchronised={"yes": True, "no": False}.get(clock),
-        python_is_open=_python_is_open() if os.geteuid() == 0 else None,
+        python_is_open=_is_python_open() if os.geteuid() == 0 else None,
     )
 
 
-def _python_is_open() -> bool:
+def _is_python_open() -> bool:
     """Return whether an account of tasks may run the Python of vgrads."""
     command = [sys.executable, "-I", "-S", "-c", ""]
     try:
@@ -79,7 +79,7 @@ def _python_is_open() -> bool:
     return done.returncode == 0
 
 
-def _output(*command: str) -> str:
+def _check_output(*command: str) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=5.0, check=False, errors="replace"

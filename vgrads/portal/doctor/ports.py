@@ -70,10 +70,10 @@ def _can_bind(address: str) -> bool:
 def parse_listeners(text: str) -> list[ListeningSocket]:
     """Parse ``/proc/net/tcp`` or ``tcp6``; return the sockets that listen."""
     rows = [line.split() for line in text.splitlines()[1:]]
-    return [_socket_of(row) for row in rows if len(row) > 9 and row[3] == _LISTENING]
+    return [_parse_socket(row) for row in rows if len(row) > 9 and row[3] == _LISTENING]
 
 
-def _socket_of(row: list[str]) -> ListeningSocket:
+def _parse_socket(row: list[str]) -> ListeningSocket:
     number, _, port = row[1].partition(":")
     words = [bytes.fromhex(number[i : i + 8])[::-1] for i in range(0, len(number), 8)]
     address = ipaddress.ip_address(b"".join(words))
@@ -88,27 +88,27 @@ def read_ports(
     """Return the sockets that listen on the port of a service's URL, and those of the service and
     the processes that it started. ``encrypted``: a proxy listens on that port, since vgrads itself
     has no TLS."""
-    sockets = [entry for table in ("tcp", "tcp6") for entry in _table(proc / "net" / table)]
-    inodes = dict(_inodes(proc))
-    attached = [_with_process(entry, inodes, proc) for entry in sockets]
+    sockets = [entry for table in ("tcp", "tcp6") for entry in _read_table(proc / "net" / table)]
+    inodes = dict(_list_inodes(proc))
+    attached = [_add_process(entry, inodes, proc) for entry in sockets]
     selected = of_service(attached, port, parents_of(proc))
-    return [_with_use(entry, port, encrypted) for entry in selected]
+    return [_add_use(entry, port, encrypted) for entry in selected]
 
 
-def _table(path: Path) -> list[ListeningSocket]:
+def _read_table(path: Path) -> list[ListeningSocket]:
     try:
         return parse_listeners(path.read_text())
     except FileNotFoundError:  # a machine without IPv6
         return []
 
 
-def _processes(proc: Path) -> Iterator[int]:
+def _list_processes(proc: Path) -> Iterator[int]:
     return (int(path.name) for path in proc.iterdir() if path.name.isdigit())
 
 
-def _inodes(proc: Path) -> Iterator[tuple[int, int]]:
+def _list_inodes(proc: Path) -> Iterator[tuple[int, int]]:
     """Yield (inode, process) of the sockets of all processes that may be read."""
-    for pid in sorted(_processes(proc), reverse=True):  # of a shared socket: its first process
+    for pid in sorted(_list_processes(proc), reverse=True):  # of a shared socket: its first process
         with suppress(OSError):
             for descriptor in (proc / str(pid) / "fd").iterdir():
                 with suppress(OSError):
@@ -120,14 +120,14 @@ def _inodes(proc: Path) -> Iterator[tuple[int, int]]:
 def parents_of(proc: Path) -> dict[int, int]:
     """Return process → parent of all processes."""
     parents = {}
-    for pid in _processes(proc):
+    for pid in _list_processes(proc):
         with suppress(OSError, ValueError, IndexError):
             fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
             parents[pid] = int(fields[1])
     return parents
 
 
-def _with_process(entry: ListeningSocket, inodes: Mapping[int, int], proc: Path) -> ListeningSocket:
+def _add_process(entry: ListeningSocket, inodes: Mapping[int, int], proc: Path) -> ListeningSocket:
     pid = inodes.get(entry.inode)
     if pid is None:
         return entry
@@ -150,11 +150,11 @@ def of_service(
     return [
         entry
         for entry in sockets
-        if entry.port == port or (entry.process and _descends(entry.process, roots, parents))
+        if entry.port == port or (entry.process and _is_descendant(entry.process, roots, parents))
     ]
 
 
-def _descends(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
+def _is_descendant(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
     passed: set[int] = set()
     while pid not in passed:
         if pid in roots:
@@ -164,7 +164,7 @@ def _descends(pid: int, roots: set[int], parents: Mapping[int, int]) -> bool:
     return False
 
 
-def _with_use(entry: ListeningSocket, port: int, encrypted: bool) -> ListeningSocket:
+def _add_use(entry: ListeningSocket, port: int, encrypted: bool) -> ListeningSocket:
     if entry.port == port and (encrypted or (entry.program and not entry.serves)):
         return replace(entry, use="proxy")
     if entry.port == port:
@@ -204,7 +204,7 @@ def judge_ports(sockets: list[ListeningSocket] | Unavailable | None) -> Check:
     if not sockets:
         text = "no socket of this machine listens on its port (a container, or forwarding?)"
         return Check(_NAME, "unknown", text, "run vgrads doctor where the service runs")
-    described = ", ".join(_described(entry) for entry in sockets)
+    described = ", ".join(_describe_port(entry) for entry in sockets)
     inner = [entry for entry in sockets if entry.use in ("service", "other")]
     exposed = [entry for entry in inner if entry.everywhere]
     if exposed:
@@ -218,6 +218,6 @@ def judge_ports(sockets: list[ListeningSocket] | Unavailable | None) -> Check:
     return Check(_NAME, "ok", described)
 
 
-def _described(entry: ListeningSocket) -> str:
+def _describe_port(entry: ListeningSocket) -> str:
     program = entry.program[:_SHOWN] or "a program that cannot be read"
     return f"{entry} ({program if entry.use == 'other' else entry.use})"

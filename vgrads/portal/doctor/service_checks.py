@@ -59,7 +59,9 @@ def judge_health(reply: Reply) -> Check:
         text = "/healthz answers 400: the service does not answer under this name"
         return Check(name, "wrong", text, "add the name to the setting allowed_hosts")
     if reply.status >= 500:
-        return Check(name, "wrong", f"/healthz answers {reply.status}{_detail(reply)}", _SEE_LOG)
+        return Check(
+            name, "wrong", f"/healthz answers {reply.status}{_read_detail(reply)}", _SEE_LOG
+        )
     text = f"/healthz answers {reply.status}, which is not the answer of vgrads"
     return Check(name, "wrong", text, "check that the URL is that of vgrads")
 
@@ -71,7 +73,7 @@ def judge_readiness(reply: Reply) -> Check:
         return Check(name, "unknown", reply.reason)
     if reply.status == 200 and reply.document().get("status") == "ready":
         return Check(name, "ok", "it accepts work (/readyz)")
-    text = f"it does not accept work: /readyz answers {reply.status}{_detail(reply)}"
+    text = f"it does not accept work: /readyz answers {reply.status}{_read_detail(reply)}"
     return Check(name, "wrong", text, _SEE_LOG)
 
 
@@ -115,7 +117,7 @@ def judge_certificate(facts: ServiceFacts, now_s: float) -> Check:
         return Check(name, "ok", "none is used: not an https URL")
     if isinstance(certificate, Unavailable):
         return Check(name, "unknown", f"cannot be read: {certificate.reason}")
-    days = _days_left(certificate, now_s)
+    days = _compute_days_left(certificate, now_s)
     if days is not None and days < 0:
         return Check(
             name, "wrong", f"it expired {format_count(f'{-days:.0f}', 'day')} ago", "renew it"
@@ -134,7 +136,7 @@ def judge_certificate(facts: ServiceFacts, now_s: float) -> Check:
     return Check(name, "ok", text)
 
 
-def _days_left(certificate: CertificateFacts, now_s: float) -> float | None:
+def _compute_days_left(certificate: CertificateFacts, now_s: float) -> float | None:
     return None if certificate.expires_s is None else (certificate.expires_s - now_s) / _DAY_S
 
 
@@ -218,6 +220,6 @@ def judge_headers(reply: Reply) -> Check:
     return Check(name, "doubtful", "; ".join(text), "; ".join(dict.fromkeys(fixes)))
 
 
-def _detail(reply: HttpAnswer) -> str:
+def _read_detail(reply: HttpAnswer) -> str:
     detail = reply.document().get("detail")
     return f" ({str(detail)[:200]})" if detail else ""

@@ -127,15 +127,15 @@ def gather_service(
     if address.encrypted:
         certificate = gather(lambda: read_certificate(address), _LIMIT_S)
     trusted = isinstance(certificate, CertificateFacts) and not certificate.problem
-    context = ssl.create_default_context() if trusted else _unchecked()
+    context = ssl.create_default_context() if trusted else _make_unchecked_context()
 
     def ask(path: str, secret: str = "") -> Reply:
         return gather(lambda: _ask(address.url + path, context, secret), _LIMIT_S)
 
     health = ask("/healthz")
     if isinstance(health, Unavailable):  # the rest would wait for nothing
-        return _unreachable(address, loopback, certificate, health)
-    unsent = _why_unsent(address, trusted, loopback, token) if token else ""
+        return _make_unreachable(address, loopback, certificate, health)
+    unsent = _explain_unsent(address, trusted, loopback, token) if token else ""
     return ServiceFacts(
         address=address,
         loopback=loopback,
@@ -149,7 +149,7 @@ def gather_service(
     )
 
 
-def _unreachable(
+def _make_unreachable(
     address: ServiceAddress,
     loopback: bool,
     certificate: CertificateFacts | Unavailable | None,
@@ -166,7 +166,7 @@ def _unreachable(
     )
 
 
-def _why_unsent(address: ServiceAddress, trusted: bool, loopback: bool, token: str) -> str:
+def _explain_unsent(address: ServiceAddress, trusted: bool, loopback: bool, token: str) -> str:
     """Return why a token is not sent; empty where it may be."""
     if not token.isascii() or not token.isprintable() or " " in token:
         return "it contains characters that a token cannot have"
@@ -175,7 +175,7 @@ def _why_unsent(address: ServiceAddress, trusted: bool, loopback: bool, token: s
     return "" if loopback else "the connection is not encrypted"
 
 
-def _unchecked() -> ssl.SSLContext:
+def _make_unchecked_context() -> ssl.SSLContext:
     """Return a context for requests without a secret to a service whose certificate is wrong."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -211,17 +211,17 @@ def read_certificate(address: ServiceAddress) -> CertificateFacts:
     """Return the certificate of a service, and why it is not accepted. OSError where there is no
     connection."""
     try:
-        body, problem = _handshake(address, ssl.create_default_context()), ""
+        body, problem = _fetch_certificate(address, ssl.create_default_context()), ""
     except ssl.SSLCertVerificationError as error:
         problem = error.verify_message or str(error)
-        body = _handshake(address, _unchecked())
+        body = _fetch_certificate(address, _make_unchecked_context())
     if body is None:
         return CertificateFacts(problem=problem or "there is none", expires_s=None)
     end = x509.load_der_x509_certificate(body).not_valid_after_utc
     return CertificateFacts(problem=problem, expires_s=end.timestamp())
 
 
-def _handshake(address: ServiceAddress, context: ssl.SSLContext) -> bytes | None:
+def _fetch_certificate(address: ServiceAddress, context: ssl.SSLContext) -> bytes | None:
     """Return the certificate (DER) that a server presents."""
     place = (address.host, address.port)
     with (

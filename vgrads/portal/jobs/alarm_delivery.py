@@ -85,7 +85,7 @@ def check_target(url: str, allowed: AllowedTargets | None) -> str:
     ``allowed``: None: without limits."""
     refuse_missing("alerts", "a target of alarms")
     _refuse_without_schemes(allowed)
-    answer = _ask({"action": "check", "url": url, "limits": _limits_of(allowed)})
+    answer = _ask({"action": "check", "url": url, "limits": _make_limits(allowed)})
     if not answer["ok"]:
         raise InputError(answer["reason"], where="url")
     return str(answer["address"])
@@ -118,11 +118,11 @@ def _deliver_to(
     except (InputError, MissingExtraError) as error:
         return AlarmDelivery(target.name, False, error.without_place)
     message = {"action": "deliver", "url": target.url, "title": title, "body": body}
-    answer = _ask(message | {"limits": _limits_of(limits)}, longest_s)
+    answer = _ask(message | {"limits": _make_limits(limits)}, longest_s)
     return AlarmDelivery(target.name, bool(answer["ok"]), str(answer["reason"]))
 
 
-def _limits_of(allowed: AllowedTargets | None) -> Json | None:
+def _make_limits(allowed: AllowedTargets | None) -> Json | None:
     if allowed is None:
         return None
     return {"schemes": list(allowed.schemes), "networks": list(allowed.networks)}
@@ -138,7 +138,7 @@ def _ask(request: Json, longest_s: float = LONGEST_S) -> Json:
             input=json.dumps(request).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=_environment(is_limited=request.get("limits") is not None),
+            env=_make_environment(is_limited=request.get("limits") is not None),
             timeout=longest_s,
             check=False,
         )
@@ -151,7 +151,7 @@ def _ask(request: Json, longest_s: float = LONGEST_S) -> Json:
     return answer
 
 
-def _environment(is_limited: bool) -> dict[str, str]:
+def _make_environment(is_limited: bool) -> dict[str, str]:
     """Return the environment of the program. With limits it has no proxies, which resolve names
     themselves, no passwords of the account (.netrc), and no settings of vgrads."""
     if not is_limited:

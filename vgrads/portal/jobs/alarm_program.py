@@ -134,8 +134,8 @@ def answer_request(request: Mapping[str, Any]) -> Json:
         if request["limits"] is not None:
             _check_scheme(service, request["limits"]["schemes"])
         if request["action"] == "deliver" and not _notify(service, request):
-            return {"ok": False, "reason": _reason_of(lines.lines, limits)}
-        return {"ok": True, "reason": "", "address": _address_of(service)}
+            return {"ok": False, "reason": _explain_error(lines.lines, limits)}
+        return {"ok": True, "reason": "", "address": _find_address(service)}
     except Refused as error:
         return {"ok": False, "reason": str(error)}
     except Exception as error:  # services may raise anything, with the secret in its text
@@ -192,7 +192,7 @@ def _open_target(url: str) -> NotifyBase:
 
 def _check_scheme(service: NotifyBase, schemes: list[str]) -> None:
     """Raise Refused for a scheme that the operator has not listed."""
-    scheme = _schemes_of(service)
+    scheme = _list_schemes(service)
     if scheme & set(schemes):
         return
     permitted = ", ".join(schemes) or "none"
@@ -202,7 +202,7 @@ def _check_scheme(service: NotifyBase, schemes: list[str]) -> None:
     )
 
 
-def _schemes_of(service: NotifyBase) -> set[str]:
+def _list_schemes(service: NotifyBase) -> set[str]:
     """Return the names of the scheme that a service uses: mailtos for ``mailto://…@gmail.com``."""
     scheme = service.url(privacy=True).partition("://")[0]
     for names in (service.protocol, service.secure_protocol):
@@ -212,7 +212,7 @@ def _schemes_of(service: NotifyBase) -> set[str]:
     return {scheme}
 
 
-def _address_of(service: NotifyBase) -> str:
+def _find_address(service: NotifyBase) -> str:
     """Return the scheme, and the host, where its privacy URL shows one with a domain, or a
     number."""
     url = service.url(privacy=True)
@@ -239,20 +239,20 @@ def _notify(service: NotifyBase, request: Mapping[str, Any]) -> bool:
     )
 
 
-def _reason_of(lines: list[str], limits: Limits | None) -> str:
+def _explain_error(lines: list[str], limits: Limits | None) -> str:
     """Return why a message was not delivered."""
     if limits and limits.refused:
         return limits.refused[-1]
     text = "\n".join(lines)
     if codes := re.findall(r"error=(\d{3})\b", text):
-        return f"its server answered {_status_text(int(codes[-1]))}"
+        return f"its server answered {_format_status(int(codes[-1]))}"
     if codes := re.findall(r"\((\d{3}), b['\"]", text):
         return f"its mail server answered {codes[-1]}"
     reasons = [reason for pattern, reason in _REASONS if re.search(pattern, text, re.IGNORECASE)]
     return reasons[0] if reasons else "its server did not accept the message"
 
 
-def _status_text(code: int) -> str:
+def _format_status(code: int) -> str:
     with suppress(ValueError):
         return f"HTTP {code} {http.HTTPStatus(code).phrase}"
     return f"HTTP {code}"

@@ -56,16 +56,16 @@ def alarm_text(
     lines = [
         f"Set {name}, run {address.run_id}: {format_count(plan.needed, 'workflow', 'are')} needed "
         f"by {due:%Y-%m-%d %H:%M %Z}, {state.whole} done so far.",
-        _probability_line(execution, state, is_final),
-        *_reason_lines(alarm),
-        *_cause_lines(execution, state, alarm),
+        _format_probability(execution, state, is_final),
+        *_explain_reasons(alarm),
+        *_explain_causes(execution, state, alarm),
         *([] if helps_no_more(state, alarm) else _change_lines(execution, word, address, changes)),
         address.page or f"More: vgrads status {address.run_id}",
     ]
-    return f"vgrads: {_title(name, alarm, word)}", "\n".join(lines)
+    return f"vgrads: {_make_title(name, alarm, word)}", "\n".join(lines)
 
 
-def _title(name: str, alarm: AlarmRecord, word: PromiseState) -> str:
+def _make_title(name: str, alarm: AlarmRecord, word: PromiseState) -> str:
     if alarm.state == PromiseState.ON_TRACK and word == PromiseState.MET:
         return f"the promise of {name} is met"
     if alarm.state.startswith("below"):
@@ -78,20 +78,20 @@ def _title(name: str, alarm: AlarmRecord, word: PromiseState) -> str:
     return f"{title}; not acknowledged so far" if alarm.escalates else title
 
 
-def _probability_line(execution: ExecutionPlan, state: RunState, is_final: bool) -> str:
+def _format_probability(execution: ExecutionPlan, state: RunState, is_final: bool) -> str:
     requested, now = execution.plan.requested_probability, state.promise.probability
     if now is None or is_final:
         return f"Requested probability: {requested:g}."
     return f"Probability now: {now:.3f}; requested: {requested:g}."
 
 
-def _reason_lines(alarm: AlarmRecord) -> list[str]:
+def _explain_reasons(alarm: AlarmRecord) -> list[str]:
     """Return what a message is about where that is no state of the promise."""
     is_state = alarm.state in set(PromiseState)
     return [] if is_state or not alarm.reason else [f"{alarm.reason[0].upper()}{alarm.reason[1:]}."]
 
 
-def _cause_lines(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) -> list[str]:
+def _explain_causes(execution: ExecutionPlan, state: RunState, alarm: AlarmRecord) -> list[str]:
     """Return why the promise is in danger: nothing where it is not."""
     if alarm.state == PromiseState.ON_TRACK:
         return []

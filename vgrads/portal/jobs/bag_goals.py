@@ -38,7 +38,7 @@ def request_goal_change(row: BagEntry, change: GoalChange, expected: int | None 
     goal = status.get("goal")
     if not goal and (status or not _states_goal(row)):
         raise NoGoalError(NO_GOAL, where=row.id)
-    document = _document_of(row)
+    document = _read_document(row)
     refused = explain_goal_refusal(
         request,
         is_over=False,
@@ -74,9 +74,9 @@ def decided_goal(row: BagEntry, request: int, patience_s: float) -> dict[str, An
 
 def _states_goal(row: BagEntry) -> bool:
     """Return whether the document of a bag that no dispatcher has read yet states a goal."""
-    return validate(BagDocument, _document_of(row), row.id).goal is not None
+    return validate(BagDocument, _read_document(row), row.id).goal is not None
 
 
-def _document_of(row: BagEntry) -> dict[str, Any]:
+def _read_document(row: BagEntry) -> dict[str, Any]:
     path = dispatcher_folder(row.dispatcher) / "bags" / f"{row.number:04d}" / "document.json"
     return dict(read_json(path, {}).get("document", {}))

@@ -80,7 +80,7 @@ def submit_bag(
         )
     account = AccessControl(store.engine).account_of(document.owner)
     document = document.model_copy(update={"sites": document.sites or names, "account": account})
-    dispatcher = _service_of(store) if real else new_id("bag")
+    dispatcher = _make_service(store) if real else new_id("bag")
     folder = dispatcher_folder(dispatcher) / "nothing"
     how = Submission(owner=document.owner, rerun=rerun)
     row, _ = submit(store, dispatcher, document, folder, allowed, how)
@@ -92,7 +92,7 @@ def is_service(dispatcher: str) -> bool:
     return dispatcher.startswith(SERVICE)
 
 
-def _service_of(store: Store) -> str:
+def _make_service(store: Store) -> str:
     return BagStore(store.engine).dispatcher_like(SERVICE) or new_id(SERVICE)
 
 
@@ -116,7 +116,7 @@ def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:
             busy_s = time.monotonic()
         return is_service(dispatcher) and time.monotonic() - busy_s < _LINGER_S
 
-    required = {name for row in bags.open_of(dispatcher) for name in _sites_of(row)}
+    required = {name for row in bags.open_of(dispatcher) for name in _list_sites(row)}
     simulated = not is_service(dispatcher)
     sites = tuple(
         s
@@ -128,7 +128,7 @@ def work_on(store: Store, catalog: Catalog, dispatcher: str) -> None:
         raise InputError(stopped, where=dispatcher)
 
 
-def _sites_of(row: BagEntry) -> tuple[str, ...]:
+def _list_sites(row: BagEntry) -> tuple[str, ...]:
     try:
         return open_bag(dispatcher_folder(row.dispatcher), row.number).document.sites
     except InputError:  # its dispatcher reports why it cannot be served

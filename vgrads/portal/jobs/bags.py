@@ -73,7 +73,7 @@ def submit(
     number = reserve_number(folder, bags.next_number(dispatcher))
     try:
         bag = submit_bag(folder, number, document, source, catalog)
-        earlier = () if how.rerun else _earlier_bags(bags, document.name, how.owner)
+        earlier = () if how.rerun else _list_earlier_bags(bags, document.name, how.owner)
         reused = record_and_reuse(folder, bag, catalog, how.owner == HERE, earlier)
     except BaseException:  # interrupted too: no bag is left that nobody knows
         shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
@@ -85,7 +85,7 @@ def submit(
     return bags.get(bag_id), reused
 
 
-def _earlier_bags(bags: BagStore, name: str, owner: str) -> Iterator[EarlierBag]:
+def _list_earlier_bags(bags: BagStore, name: str, owner: str) -> Iterator[EarlierBag]:
     """Return the newest earlier runs of a bag whose tasks can be reused."""
     rows = bags.same_name(name, owner)
     runs = (EarlierBag(dispatcher_folder(row.dispatcher), row.number) for row in rows)
@@ -137,7 +137,7 @@ class Crew:
                 bags.set_state(self.dispatcher, "interrupted")
                 raise
         if ended.unfinished:
-            _when_reached(self.store, lambda: bags.set_state(self.dispatcher, "interrupted"))
+            _retry_until_reached(self.store, lambda: bags.set_state(self.dispatcher, "interrupted"))
         return ended.unfinished
 
     def _advertiser(self, folder: Path) -> Advertiser | None:
@@ -150,7 +150,7 @@ class Crew:
         from vgrads.api.pools.adverts import Advertiser
         from vgrads.api.pools.ledger_connection import LedgerConnection
 
-        ledger = self.ledger or _ledger_in(self.store)
+        ledger = self.ledger or _open_ledger(self.store)
         project = re.sub(r"[^A-Za-z0-9._@+-]+", "-", ad_hoc_agents[0].name).strip("-._@+") or "bag"
         name = f"{project[:150]}.{self.dispatcher.rpartition('-')[2]}"
         return Advertiser(LedgerConnection(ledger, "manager", name), project, contact=self.contact)
@@ -175,7 +175,7 @@ class Crew:
             self._noted_s = time.monotonic()
             note = partial(BagStore(self.store.records).note, self.dispatcher, status["bags"])
             if status["state"] == "ended":
-                _when_reached(self.store, note)
+                _retry_until_reached(self.store, note)
             else:
                 with suppress(SiteError):  # published again soon
                     note()
@@ -195,7 +195,7 @@ class Crew:
             from vgrads.portal.jobs.forecasts.plans import score_bags
 
             self._scored |= {bag["number"] for bag in fresh}
-            score_bags(partial(_engine_of, self.store), self.dispatcher, fresh)
+            score_bags(partial(_find_engine, self.store), self.dispatcher, fresh)
 
     def _signals(self) -> _Signals:
         return _Signals(self)
@@ -216,20 +216,20 @@ class Crew:
             self._work.leave(idle=False)
 
 
-def _ledger_in(store: Records) -> Ledger:
+def _open_ledger(store: Records) -> Ledger:
     """Return the ledger of pools in the database."""
     from vgrads.portal.records.pools import PoolLedger
 
-    return PoolLedger(_engine_of(store))
+    return PoolLedger(_find_engine(store))
 
 
-def _engine_of(store: Records) -> Engine:
+def _find_engine(store: Records) -> Engine:
     from vgrads.portal.records.database import open_engine
 
     return open_engine(store.url) if isinstance(store, PlainStore) else store.engine
 
 
-def _when_reached(store: Records, work: Callable[[], None]) -> None:
+def _retry_until_reached(store: Records, work: Callable[[], None]) -> None:
     """Run repeatable work; wait while the database is unreachable, which a file never is."""
     if isinstance(store, PlainStore):
         work()

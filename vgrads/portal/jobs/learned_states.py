@@ -33,7 +33,7 @@ def _was_killed(future: Future[AnyForecast]) -> bool:
     )
 
 
-def _changed_ns(path: str) -> int:
+def _read_changed_ns(path: str) -> int:
     """Return when a history changed; 0 for a file that is not there, which readers report."""
     with suppress(OSError):
         return Path(path).stat().st_mtime_ns
@@ -61,7 +61,7 @@ class LearnedStates:
     def find(self, path: str, log_queue: LogQueue, view: str = BEST) -> StateForecast | None:
         """Return the state learned in a view; where there is none, start learning and return
         None."""
-        key = (path, _changed_ns(path), log_queue, view)
+        key = (path, _read_changed_ns(path), log_queue, view)
         with self._lock:
             future = self._learning.get(key)
             if future is not None and _was_killed(future) and self._retries.get(key, 0) < _RETRIES:
@@ -79,7 +79,7 @@ class LearnedStates:
 
     def settled(self, path: str, log_queue: LogQueue, view: str = BEST) -> bool:
         """Return True where learning has finished, with any result."""
-        key = (path, _changed_ns(path), log_queue, view)
+        key = (path, _read_changed_ns(path), log_queue, view)
         with self._lock:
             future = self._learning.get(key)
         return future is not None and future.done()
@@ -87,7 +87,7 @@ class LearnedStates:
     def problem(self, path: str, log_queue: LogQueue, view: str = BEST) -> str:
         """Return why a history could not be learned; empty if it was, or still is being learned."""
         with self._lock:
-            future = self._learning.get((path, _changed_ns(path), log_queue, view))
+            future = self._learning.get((path, _read_changed_ns(path), log_queue, view))
         if future is None or not future.done() or future.cancelled():
             return ""
         error = future.exception()

@@ -71,10 +71,12 @@ class RunAttempts:
         result = self._live.folded(run_id)
         if result is None:
             return []
-        before = {_key(row): row["times"] for row in self._last.get(run_id, ("", []))[1]}
+        before = {_make_key(row): row["times"] for row in self._last.get(run_id, ("", []))[1]}
         rows = attempts_json(list_last_attempts(*result), Path(), 0)
-        return [row | {"times": before.get(_key(row)), "count": row["attempt"] + 1} for row in rows]
+        return [
+            row | {"times": before.get(_make_key(row)), "count": row["attempt"] + 1} for row in rows
+        ]
 
 
-def _key(row: Json) -> tuple[str, str, int, int]:
+def _make_key(row: Json) -> tuple[str, str, int, int]:
     return row["workflow"], row["task"], row["copy"], row["attempt"]

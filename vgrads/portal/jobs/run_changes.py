@@ -65,7 +65,7 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
 
     with Store(url) as store:
         row = store.get_run(run_id)
-        begun = _started(store, row)
+        begun = _load_started(store, row)
         execution, state = begun.executions[begun.state.version], begun.state
         change = core_change(request, execution, state.now_s, by)
         changed = plan_change_of(begun, change)
@@ -77,13 +77,13 @@ def preview_change(url: str, run_id: str, request: ChangeRequest, by: str = "") 
     return {
         "run": run_id,
         "change": asdict(change),
-        "before": _request_json(row, execution, now),
-        "after": _request_json(row, changed.execution or execution, changed.promise),
+        "before": _describe_request(row, execution, now),
+        "after": _describe_request(row, changed.execution or execution, changed.promise),
         "cost_usd": plan.cost_usd,
     }
 
 
-def _request_json(row: RunRow, execution: ExecutionPlan, promise: float | None) -> Json:
+def _describe_request(row: RunRow, execution: ExecutionPlan, promise: float | None) -> Json:
     plan = execution.plan
     due = started_at(row).timestamp() + plan.deadline_s
     return {
@@ -103,7 +103,7 @@ def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
     from vgrads.portal.records.run_record import RunRecord
 
     first = RunRecord(store.engine, row.id).executions()[0]
-    start = _request_json(row, first, first.plan.promise.probability)
+    start = _describe_request(row, first, first.plan.promise.probability)
     history = [{"at_s": 0.0, **start, "by": "", "refused": ""}]
     began_s = started_at(row).timestamp()
     for record in state.requests:
@@ -122,7 +122,7 @@ def send_change(store: Store, run_id: str, change: RequestChange) -> int:
     return MessageBox(store.engine, run_id).send({"kind": "change", "change": asdict(change)})
 
 
-def _started(store: Store, row: RunRow) -> StartedRun:
+def _load_started(store: Store, row: RunRow) -> StartedRun:
     """Return a run as its journal has it, on its clock now."""
     from vgrads.api.plans.execution import is_simulated
 

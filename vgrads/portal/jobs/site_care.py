@@ -29,7 +29,7 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
     """Return jobs and instances with our mark; ``orphan``: they belong to no active run of this
     database."""
     with Store() as store:
-        running_marks = _marks_of_running(store)
+        running_marks = _list_marks_of_running(store)
     results = []
     for site in catalog.sites:
         for reserved in open_site(site).marked_jobs() if is_real(site) else ():
@@ -47,7 +47,7 @@ def find_leftovers(catalog: Catalog) -> list[Json]:
     return results
 
 
-def _marks_of_running(store: Store) -> set[str]:
+def _list_marks_of_running(store: Store) -> set[str]:
     """Return the names at their sites of all slots of runs and dispatchers that are active, or may
     be resumed."""
     result = set()
@@ -81,7 +81,7 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
     is reported again replaces its earlier record. Queues that share nodes are one machine: the
     history of each has the jobs of all of them.
     """
-    site = _stored_site(name)
+    site = _make_stored_site(name)
     batch = open_batch(site)
     with Store() as store:
         records, machines = SiteRecords(store.engine), batch.machines()
@@ -101,7 +101,7 @@ def collect(name: str, since_s: float, progress: Callable[[float, float], None])
     return histories.summary()
 
 
-def _stored_site(name: str) -> Site:
+def _make_stored_site(name: str) -> Site:
     catalog = read_stored_catalog()
     if catalog is None or name not in {site.name for site in catalog.sites}:
         raise InputError(

@@ -57,7 +57,7 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
     with tempfile.TemporaryDirectory(prefix="vgrads-score-") as folder:
         (Path(folder) / _SCRIPT).write_text(score_script(), encoding="utf-8")
         grid = open_grid(replace(catalog, sites=(site,), links={}), observed=store.acquisitions())
-        planned = plan_set(_workflow_set(folder), grid)
+        planned = plan_set(_make_workflow_set(folder), grid)
         if not planned.plan.feasible:
             raise InfeasibleError(
                 "no slot is available for the benchmark", lacking=planned.plan.lacking
@@ -76,7 +76,7 @@ def _score(store: Store, catalog: Catalog, site: Site) -> Scores:
     return Scores(cpu=score.cpu_score, io=score.io_score)
 
 
-def _workflow_set(folder: str) -> WorkflowSet:
+def _make_workflow_set(folder: str) -> WorkflowSet:
     """Return a set of one task; any positive probability of a run suffices."""
     task = Task(
         id="score",

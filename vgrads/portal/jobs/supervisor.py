@@ -178,7 +178,7 @@ def _free(places: Places, works: Sequence[WorkItem]) -> Iterator[tuple[str, bool
         yield RUN, None
 
 
-def _cause(error: BaseException) -> str:
+def _explain_cause(error: BaseException) -> str:
     if isinstance(error, BrokenProcessPool):
         return "a planning process ended without a result; memory may have run out"
     return str(error)
@@ -383,7 +383,7 @@ class Supervisor:
         self._causes.pop(work.id, None)
         if isinstance(error, ProcessDied | BrokenProcessPool | DatabaseLost | LeaseExpired):
             _log.error("%s of %s: %s", work.kind, work.run_id or work.set_id, error)
-            self._causes[work.id] = _cause(error)
+            self._causes[work.id] = _explain_cause(error)
             self.works.release(self._owner, work)
         elif error is not None:
             _log.error("%s of %s failed", work.kind, work.set_id, exc_info=error)

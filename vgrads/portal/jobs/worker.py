@@ -79,19 +79,19 @@ def warm(catalog: Catalog) -> None:
 
 def plan_in_child(url: str, catalog: Catalog, set_id: str) -> None:
     """Plan a set of the database at ``url``."""
-    _with_store(url, lambda store: plan_stored_set(store, catalog, set_id))
+    _retry_with_store(url, lambda store: plan_stored_set(store, catalog, set_id))
 
 
 def run_in_child(url: str, catalog: Catalog, run_id: str, alarms: AlarmSettings) -> None:
     """Run, or resume, a run of the database at ``url``."""
     try:
-        _with_store(url, lambda store: run_set(store, catalog, run_id, alarms))
+        _retry_with_store(url, lambda store: run_set(store, catalog, run_id, alarms))
     except (DatabaseLost, LeaseExpired) as error:  # the next process takes over
         _log.error("%s", error)
         sys.exit(error.exit_code)
 
 
-def _with_store(url: str, work: Callable[[Store], None]) -> None:
+def _retry_with_store(url: str, work: Callable[[Store], None]) -> None:
     """Run repeatable work; wait while the database is unreachable."""
 
     def once(_: bool) -> None:
@@ -108,7 +108,7 @@ def workflow_set_of(document: SetDocument, folder: Path | None = None) -> Workfl
 
     ``folder``: location of its tasks' files; it contains only files put there for it.
     """
-    return build_set(document, _shipped_workflow, "body", directory=str(folder or ""))
+    return build_set(document, _read_shipped_workflow, "body", directory=str(folder or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def check_document(value: Mapping[str, Any], most_tasks: int) -> CheckedSet:
     return CheckedSet(document.name, text, workflow_set.task_count)
 
 
-def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
+def _read_shipped_workflow(entry: WorkflowDocument) -> Workflow:
     if entry.kind == "bag":
         return make_bag_workflow(entry, None)
     file = entry.file
@@ -178,7 +178,7 @@ def _shipped_workflow(entry: WorkflowDocument) -> Workflow:
 
 
 @contextmanager
-def _hiding_paths() -> Iterator[None]:
+def _hide_paths() -> Iterator[None]:
     """Paths of histories that cannot be read are written to the log, not shown to users."""
     try:
         yield
@@ -189,7 +189,7 @@ def _hiding_paths() -> Iterator[None]:
         ) from error
 
 
-def _context(
+def _make_context(
     store: Store,
     catalog: Catalog,
     owner: str,
@@ -200,7 +200,7 @@ def _context(
         acquisitions=store.acquisitions,
         run_times=RunTimeRecords(store.engine, owner).learned,
         find_done=find_done,
-        reading=_hiding_paths,
+        reading=_hide_paths,
     )
 
 
@@ -225,40 +225,40 @@ def plan_stored_set(
     try:
 
         def find_done(chosen: WorkflowSet) -> tuple[Done, ...]:
-            return _done_already(store, catalog, chosen, set_id, which)
+            return _list_done(store, catalog, chosen, set_id, which)
 
-        context = _context(store, catalog, _owner(sets, set_id), find_done)
+        context = _make_context(store, catalog, _find_owner(sets, set_id), find_done)
         with send_progress(ProgressRecorder(store.engine, set_id)):
             planned = plan_workflow_set(
-                _requested_set(sets, set_id), _requested_options(sets, set_id), context
+                _read_requested_set(sets, set_id), _read_requested_options(sets, set_id), context
             )
     except DatabaseLost:  # not an error of the set
         raise
     except VgradsError as error:
         sets.fail(set_id, str(error))
         return
-    planned = issue_plan(planned, store, _owner(sets, set_id))
+    planned = issue_plan(planned, store, _find_owner(sets, set_id))
     sets.put_plan(set_id, planned.plan, planned.snapshot)
 
 
-def _requested_set(sets: Sets, set_id: str) -> WorkflowSet:
+def _read_requested_set(sets: Sets, set_id: str) -> WorkflowSet:
     document = SetDocument.model_validate(json.loads(sets.text(set_id, "document")))
     return workflow_set_of(document, set_folder(set_id))
 
 
-def _requested_options(sets: Sets, set_id: str) -> PlanningOptions:
+def _read_requested_options(sets: Sets, set_id: str) -> PlanningOptions:
     """Return how a set is planned, as requested when it was submitted."""
     return read_stored_options(json.loads(sets.text(set_id, "options")))
 
 
-def _done_already(
+def _list_done(
     store: Store, catalog: Catalog, workflow_set: WorkflowSet, set_id: str, which: TasksToRun
 ) -> tuple[Done, ...]:
     """Return the tasks of a set that need not run again."""
     runs = [] if which.everything else runs_of_set(store, set_id)
     if not runs:
         return ()
-    owner = _owner(Sets(store.engine), set_id)
+    owner = _find_owner(Sets(store.engine), set_id)
     account = AccessControl(store.engine).account_of(owner)
     done = find_up_to_date(workflow_set, catalog, runs, account)
     return exclude_tasks(done, workflow_set, which.again)
@@ -267,7 +267,7 @@ def _done_already(
 def check_tasks(url: str, set_id: str, names: Sequence[str]) -> None:
     """Raise InputError for a name that no task of a set has."""
     with Store(url) as store:
-        workflow_set = _requested_set(Sets(store.engine), set_id)
+        workflow_set = _read_requested_set(Sets(store.engine), set_id)
     try:
         exclude_tasks((), workflow_set, names)
     except InputError as error:
@@ -342,8 +342,8 @@ def _begin(
     sets = Sets(store.engine)
     everything = bool(how.get("rerun")) or outside is not None
     which = TasksToRun(everything, tuple(how.get("again", ())))
-    planned = _planned(store, catalog, row.set_id, which)
-    planned = with_owner_rules(store, _owner(sets, row.set_id), planned)
+    planned = _load_plan(store, catalog, row.set_id, which)
+    planned = with_owner_rules(store, _find_owner(sets, row.set_id), planned)
     if not planned.plan.feasible:
         raise InputError(f"cannot be promised any more: {planned.plan.lacking}", where=row.set_id)
     set_folder(row.set_id).mkdir(parents=True, exist_ok=True)
@@ -352,7 +352,7 @@ def _begin(
         run_id=record.run_id,
         folder=run_folder(record.run_id),
         speed=how.get("speed"),
-        seed=_requested_options(sets, row.set_id).seed,
+        seed=_read_requested_options(sets, row.set_id).seed,
         replan=how.get("replan", True),
         account=AccessControl(store.engine).account_of(head.owner) if head else 0,
     )
@@ -365,15 +365,15 @@ def _begin(
     carry_out(store, record, json.loads(sets.text(row.set_id, "gantt")), work, alarms)
 
 
-def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> Planned:
+def _load_plan(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> Planned:
     """Return the stored plan; recomputed where real sites have changed since, where other tasks are
     done by now, or where it cannot be read."""
     sets, result = Sets(store.engine), None
-    if _fresh(sets.head(set_id)):
+    if _is_fresh(sets.head(set_id)):
         with suppress(InputError):  # written by another version of vgrads
             result = sets.archived(set_id)
-    if result is None or result[0].done != _done_already(
-        store, catalog, _requested_set(sets, set_id), set_id, which
+    if result is None or result[0].done != _list_done(
+        store, catalog, _read_requested_set(sets, set_id), set_id, which
     ):
         plan_stored_set(store, catalog, set_id, which)
         result = sets.archived(set_id)
@@ -383,16 +383,16 @@ def _planned(store: Store, catalog: Catalog, set_id: str, which: TasksToRun) -> 
     # the home may have been moved since
     workflow_set = replace(snapshot.workflow_set, directory=str(set_folder(set_id)))
     snapshot = replace(snapshot, workflow_set=workflow_set)
-    context = _context(store, catalog, _owner(sets, set_id))
-    grid = open_sites(_requested_options(sets, set_id), context)
+    context = _make_context(store, catalog, _find_owner(sets, set_id))
+    grid = open_sites(_read_requested_options(sets, set_id), context)
     return Planned(workflow_set=snapshot.workflow_set, grid=grid, snapshot=snapshot, plan=plan)
 
 
-def _fresh(head: Head | None) -> bool:
+def _is_fresh(head: Head | None) -> bool:
     return head is not None and (not head.real or time.time() - head.planned_s < FRESH_S)
 
 
-def _owner(sets: Sets, set_id: str) -> str:
+def _find_owner(sets: Sets, set_id: str) -> str:
     head = sets.head(set_id)
     return head.owner if head else OPERATOR
 
@@ -409,8 +409,8 @@ def what_if_in_child(
         changed["at_least"] = None
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:
-        options = _requested_options(Sets(store.engine), set_id)
-        grid = open_sites(options, _context(store, catalog, owner))
+        options = _read_requested_options(Sets(store.engine), set_id)
+        grid = open_sites(options, _make_context(store, catalog, owner))
         archived = None
         with suppress(InputError):  # written by another version of vgrads
             archived = Sets(store.engine).archived(set_id)
@@ -434,7 +434,7 @@ def promise_in_child(
     document = SetDocument.model_validate(json.loads(checked_set.text))
     workflow_set = workflow_set_of(document)
     with Store(url) as store:
-        grid = open_sites(USUAL_OPTIONS, _context(store, catalog, owner))
+        grid = open_sites(USUAL_OPTIONS, _make_context(store, catalog, owner))
     plan = _plan_briefly(workflow_set, grid, USUAL_OPTIONS)
     summary = summary_of(plan_json(plan), workflow_set.budget_usd)
     return summary | {"workflows": len(workflow_set.workflows)}

@@ -100,7 +100,7 @@ class AccessControl:
         session: bool = False,
     ) -> tuple[str, TokenRow]:
         """Create a token: the secret, which is shown once and not stored, and its row."""
-        required = _checked(scopes)
+        required = _check_scopes(scopes)
         if not _USER.fullmatch(user):
             raise InputError(
                 f"'{user}' is not a valid user name",
@@ -133,13 +133,13 @@ class AccessControl:
         )
         with Session(self._engine) as session:
             row = session.exec(query).first()
-        return _principal_of(row) if row else None
+        return _make_principal(row) if row else None
 
     def everybody(self) -> dict[str, Principal]:
         """Return digest → owner of every valid secret."""
         query = select(TokenRow).where(TokenRow.expires_s > time.time())
         with Session(self._engine) as session:
-            return {row.digest: _principal_of(row) for row in session.exec(query)}
+            return {row.digest: _make_principal(row) for row in session.exec(query)}
 
     def account_of(self, user: str) -> int:
         """Return the number of the account of a user's tasks on nodes where agents run as root; 0,
@@ -235,11 +235,11 @@ def secret_digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _principal_of(row: TokenRow) -> Principal:
+def _make_principal(row: TokenRow) -> Principal:
     return Principal(row.user, frozenset(row.scopes.split()), row.expires_s)
 
 
-def _checked(scopes: Iterable[str]) -> list[str]:
+def _check_scopes(scopes: Iterable[str]) -> list[str]:
     required = list(dict.fromkeys(scopes))
     for scope in required:
         if scope not in SCOPES and not _QUEUE_SCOPE.fullmatch(scope):

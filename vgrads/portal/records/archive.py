@@ -102,7 +102,7 @@ def unpack(body: bytes, where: str) -> Any:
     damaged."""
     value = int.from_bytes(body[:2], "big")
     if value > FORMAT:
-        raise _newer(f"format {value}; this version reads {FORMAT}", where)
+        raise _make_newer_error(f"format {value}; this version reads {FORMAT}", where)
     try:
         kinds, parts, root = msgpack.unpackb(zlib.decompress(body[2:]), **_AS_WRITTEN)
         return _DocumentReader(kinds, where).read(parts, root)
@@ -176,7 +176,7 @@ class _DocumentReader:
     """Reads the parts of a document, each after those that it refers to."""
 
     def __init__(self, kinds: Any, where: str) -> None:
-        self._kinds = [(_class_of(kind, names, where), names) for kind, names in kinds]
+        self._kinds = [(_find_class(kind, names, where), names) for kind, names in kinds]
         self._where = where
         self._values: list[Any] = []
 
@@ -207,20 +207,20 @@ class _DocumentReader:
             return Path(body.decode())
         if code == _INSTANT:
             return datetime.fromisoformat(body.decode())
-        raise _newer(f"a value of type {code}", self._where)
+        raise _make_newer_error(f"a value of type {code}", self._where)
 
 
-def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
+def _find_class(kind: str, names: Sequence[str], where: str) -> Any:
     """Return the class of a kind, which must have all these fields and need no others; None for a
     mapping."""
     if kind == _MAP:
         return None
     if kind not in KINDS:
-        raise _newer(f"a {kind}", where)
+        raise _make_newer_error(f"a {kind}", where)
     declared = {field.name: field for field in fields(KINDS[kind])}
     unknown = [name for name in names if name not in declared]
     if unknown:
-        raise _newer(f"the field '{unknown[0]}' of a {kind}", where)
+        raise _make_newer_error(f"the field '{unknown[0]}' of a {kind}", where)
     needed = [
         n for n, f in declared.items() if f.default is MISSING and f.default_factory is MISSING
     ]
@@ -230,7 +230,7 @@ def _class_of(kind: str, names: Sequence[str], where: str) -> Any:
     return KINDS[kind]
 
 
-def _newer(what: str, where: str) -> InputError:
+def _make_newer_error(what: str, where: str) -> InputError:
     return InputError(
         f"was written by a newer vgrads ({what})", where=where, fix="read it with that version"
     )

@@ -18,7 +18,7 @@ from vgrads.portal.records.reader import database_url
 def back_up(url: str | None, file: Path) -> None:
     """Make a consistent copy of an SQLite database, also during writes. Raise InputError for any
     other."""
-    source = _file_of(url)
+    source = _find_file(url)
     if not source.is_file():
         raise InputError("there is no database", where=str(source))
     if file.exists():
@@ -42,13 +42,13 @@ def back_up(url: str | None, file: Path) -> None:
 def back_up_before_upgrade(url: str, version: str) -> Path:
     """Copy an SQLite database to its own folder, before it is migrated to a version. Raise
     InputError for any other."""
-    source = _file_of(url)
+    source = _find_file(url)
     replica = source.with_name(f"{source.name}.before-{version}-{secrets.token_hex(3)}")
     back_up(url, replica)
     return replica
 
 
-def _file_of(url: str | None) -> Path:
+def _find_file(url: str | None) -> Path:
     path = sqlite_file(url or database_url())
     if path is None:
         raise InputError(

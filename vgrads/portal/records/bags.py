@@ -61,7 +61,7 @@ class BagStore:
     """The bags of a database."""
 
     def __init__(self, records: RecordWriter | SqlEngine) -> None:
-        self._records = records if isinstance(records, RecordWriter) else _reader(records)
+        self._records = records if isinstance(records, RecordWriter) else _make_reader(records)
 
     def add(self, row: BagEntry) -> None:
         """Store a bag."""
@@ -163,7 +163,7 @@ class BagStore:
         self._records.change(f"UPDATE bag SET {columns} WHERE id IN ({which})", **values, **keys)
 
 
-def _reader(engine: SqlEngine) -> RecordWriter:
+def _make_reader(engine: SqlEngine) -> RecordWriter:
     from vgrads.portal.records.engine_reader import EngineReader
 
     return EngineReader(engine)

@@ -24,7 +24,7 @@ RENEW_S = 5.0
 
 
 @cache
-def _machine() -> str:
+def _identify_machine() -> str:
     """Return this machine's boot, and its visible process number space."""
     return f"{boot_id()}.{Path('/proc/self/ns/pid').readlink().name.strip('pid:[]')}"
 
@@ -32,7 +32,7 @@ def _machine() -> str:
 def new_owner() -> str:
     """Return a name for this process that is unique among processes and calls."""
     pid = os.getpid()
-    return f"{_machine()}:{pid}:{start_ticks(pid)}:{secrets.token_hex(4)}"
+    return f"{_identify_machine()}:{pid}:{start_ticks(pid)}:{secrets.token_hex(4)}"
 
 
 def process_of(owner: str) -> str:
@@ -56,7 +56,7 @@ def is_dead(heartbeat: Heartbeat, now_s: float | None = None) -> bool | None:
     (:class:`Watch`)."""
     machine, _, rest = heartbeat.owner.partition(":")
     pid, _, rest = rest.partition(":")
-    if machine == _machine() and pid.isdigit():
+    if machine == _identify_machine() and pid.isdigit():
         began = start_ticks(int(pid))
         if began is None or str(began) != rest.partition(":")[0]:
             return True

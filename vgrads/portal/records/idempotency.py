@@ -43,27 +43,27 @@ def key_of(user: str, key: str | None, requested: object) -> Key | None:
 def once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
     """Return the answer of ``make``, in one transaction; for a used key, the stored answer."""
     try:
-        return _once(engine, key, make)
+        return _make_once(engine, key, make)
     except IntegrityError:
         if key is None:
             raise
-        return _once(engine, key, make)  # another request used the same key first
+        return _make_once(engine, key, make)  # another request used the same key first
 
 
 def answered(engine: SqlEngine, key: Key | None) -> Json | None:
     """Return the stored answer for a used key; None for an unused one."""
     with Session(engine) as session:
-        return _stored(session, key)
+        return _find_stored(session, key)
 
 
-def _stored(session: Session, key: Key | None) -> Json | None:
+def _find_stored(session: Session, key: Key | None) -> Json | None:
     row = session.get(KeyRow, (key.user, key.key)) if key is not None else None
-    return _answered(row, key) if key is not None and row is not None else None
+    return _answer_again(row, key) if key is not None and row is not None else None
 
 
-def _once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
+def _make_once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -> Json:
     with Session(engine) as session:
-        if (stored := _stored(session, key)) is not None:
+        if (stored := _find_stored(session, key)) is not None:
             return stored
         answer = make(session)
         if key is not None:
@@ -80,7 +80,7 @@ def _once(engine: SqlEngine, key: Key | None, make: Callable[[Session], Json]) -
         return answer
 
 
-def _answered(row: KeyRow, key: Key) -> Json:
+def _answer_again(row: KeyRow, key: Key) -> Json:
     if row.digest != key.digest:
         raise InputError("was used for another request", where=_FIELD, fix="use a new key")
     answer: Json = json.loads(row.answer)

@@ -36,29 +36,29 @@ def prepare(engine: SqlEngine, head: str = HEAD, steps: Path = STEPS) -> None:
     with engine.connect() as connection:
         _begin_alone(connection)
         names = set(inspect(connection).get_table_names())
-        if names and _version_of(connection) == head:
+        if names and _read_version(connection) == head:
             pass  # another process was faster
         elif tables.SetRow.__tablename__ in names:
             _move(connection, head, steps)
         else:
             SQLModel.metadata.create_all(connection)
-            _stamp(connection)
+            _stamp_version(connection)
         _end_alone(connection)
 
 
 def current(engine: SqlEngine) -> str | None:
     """Return the version of the database; None where it has none, being empty."""
     with engine.connect() as connection:
-        return _version_of(connection)
+        return _read_version(connection)
 
 
 def _refuse_earlier(engine: SqlEngine) -> None:
     with engine.connect() as connection:
         names = inspect(connection).get_table_names()
-        refuse_tables(names, _version_of(connection), engine.url.render_as_string())
+        refuse_tables(names, _read_version(connection), engine.url.render_as_string())
 
 
-def _version_of(connection: Connection) -> str | None:
+def _read_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(_VERSION):
         return None
     name: str | None = connection.execute(text(f"SELECT version_num FROM {_VERSION}")).scalar()
@@ -78,7 +78,7 @@ LOSSES = {
 def losses(engine: SqlEngine, version: str, steps: Path = STEPS) -> list[str]:
     """Return the data that a migration to a version would lose."""
     with engine.connect() as connection:
-        text = _version_of(connection)
+        text = _read_version(connection)
     if text is None or version not in ("base", *_list_steps(steps)):
         return []
     return [
@@ -121,7 +121,7 @@ def _end_alone(connection: Connection) -> None:
         connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
 
-def _stamp(connection: Connection) -> None:
+def _stamp_version(connection: Connection) -> None:
     shape = f"CREATE TABLE IF NOT EXISTS {_VERSION} (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"
     connection.execute(text(shape))
     connection.execute(text(f"DELETE FROM {_VERSION}"))  # of a database reverted to an empty schema
@@ -137,7 +137,7 @@ def _move(connection: Connection, version: str, steps: Path) -> Path | None:
     config = alembic_config(connection, steps)
     script = ScriptDirectory.from_config(config)
     revisions = {step.revision for step in script.walk_revisions()}
-    text = _version_of(connection)
+    text = _read_version(connection)
     if text is not None and text not in revisions:
         raise InputError(
             f"was written by a newer vgrads (version {text}; this one supports {max(revisions)})",

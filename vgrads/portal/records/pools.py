@@ -62,7 +62,7 @@ class PoolLedger:
             raise InputError(f"is larger than {_MOST_BYTES} bytes", where=kind)
         rows = _ROWS[kind]
         with Session(self._engine) as session:
-            now_s = _now_s(session)
+            now_s = _read_now_s(session)
             row = session.get(rows, name)
             if row is not None and self._owner is not None and row.owner != self._owner:
                 raise InputError(f"'{name}' belongs to another user", where=kind)
@@ -88,8 +88,8 @@ class PoolLedger:
         if self._owner is not None:
             query = query.where(col(rows.owner) == self._owner)
         with Session(self._engine) as session:
-            now_s = _now_s(session)
-            return [_entry(row, now_s) for row in session.execute(query).scalars()]
+            now_s = _read_now_s(session)
+            return [_make_entry(row, now_s) for row in session.execute(query).scalars()]
 
     def withdraw(self, kind: str, name: str) -> None:
         """Remove an entry."""
@@ -112,15 +112,15 @@ class PoolLedger:
         return [(at_s, moment) for at_s, moment in rows if moment.pop("owner", LOCAL) == owner]
 
     def _counts(self, row: ManagerRow | PoolRow, now_s: float) -> bool:
-        return bool(select_current([_entry(row, now_s)], []).managers)
+        return bool(select_current([_make_entry(row, now_s)], []).managers)
 
 
-def _entry(row: ManagerRow | PoolRow, now_s: float) -> Json:
+def _make_entry(row: ManagerRow | PoolRow, now_s: float) -> Json:
     payload = {"name": row.name, "owner": row.owner, "age_s": max(0.0, now_s - row.at_s)}
     return dict(json.loads(row.entry)) | payload
 
 
-def _now_s(session: Session) -> float:
+def _read_now_s(session: Session) -> float:
     """Return the clock of a shared database; else this machine's."""
     if session.get_bind().dialect.name != "postgresql":
         return time.time()

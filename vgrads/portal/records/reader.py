@@ -73,7 +73,7 @@ class SqliteReader:
 
     def change(self, query: str, **values: object) -> None:
         """Run a statement in a transaction of its own; the parameters are written ``:name``."""
-        stored = {name: _as_stored(value) for name, value in values.items()}
+        stored = {name: _convert_to_stored(value) for name, value in values.items()}
         with self._reported(), self._connection:
             self._connection.execute(query, stored)
 
@@ -134,7 +134,7 @@ def _is_copy(path: Path, file: Path) -> bool:
 def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
     """Open an SQLite file of this version with Python's own module; None for every other
     database, also for one that does not exist yet."""
-    file = _plain_file(url or database_url())
+    file = _find_plain_file(url or database_url())
     if file is None or not file.is_file():
         yield None
         return
@@ -146,11 +146,11 @@ def open_current(url: str | None = None) -> Iterator[SqliteReader | None]:
 
 def is_missing() -> bool:
     """True where the user's database is an SQLite file that does not exist yet."""
-    file = _plain_file(database_url())
+    file = _find_plain_file(database_url())
     return file is not None and not file.is_file()
 
 
-def _plain_file(url: str) -> Path | None:
+def _find_plain_file(url: str) -> Path | None:
     """Return the file of an SQLite URL without parameters; None for every other URL."""
     path = url.removeprefix(_SQLITE)
     plain = path != url and path not in ("", ":memory:") and not set("?%") & set(path)
@@ -165,7 +165,7 @@ def _is_current(connection: sqlite3.Connection) -> bool:
         return False
 
 
-def _as_stored(value: object) -> object:
+def _convert_to_stored(value: object) -> object:
     """Return a value as SQLAlchemy stores it in SQLite: instants as text, without a zone."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(" ", "microseconds")

@@ -52,11 +52,13 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
         )  # except the mark that a token existed
         session.execute(delete(TokenRow).where(*expired))
         session.execute(delete(KeyRow).where(col(KeyRow.created_s) < now - _KEYS_S))
-        sets = _old_sets(session, now - keep_s) if keep_s is not None else []
+        sets = _select_old_sets(session, now - keep_s) if keep_s is not None else []
         folders = [folder for set_id in sets for folder in _remove_set(session, set_id)]
         if keep_s is not None:
             session.execute(delete(AuditRow).where(col(AuditRow.at_s) < now - keep_s))
-            session.execute(delete(GridRow).where(col(GridRow.created) < _instant(now - keep_s)))
+            session.execute(
+                delete(GridRow).where(col(GridRow.created) < _convert_to_instant(now - keep_s))
+            )
         session.commit()
     for folder in folders:  # the rows are gone: remains of a folder are unreferenced
         shutil.rmtree(folder, ignore_errors=True)
@@ -79,13 +81,13 @@ def _shrink(store: Store) -> None:
             connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
 
-def _instant(unix_s: float) -> datetime:
+def _convert_to_instant(unix_s: float) -> datetime:
     return datetime.fromtimestamp(unix_s, UTC)
 
 
-def _old_sets(session: Session, before_s: float) -> list[str]:
+def _select_old_sets(session: Session, before_s: float) -> list[str]:
     """Return sets from before an instant without active runs, or runs started since."""
-    before = _instant(before_s)
+    before = _convert_to_instant(before_s)
     busy = select(RunRow.set_id).where(
         col(RunRow.state).in_(GOES_ON) | (col(RunRow.started) >= before)
     )

@@ -106,7 +106,7 @@ class RunLease:
                 col(LeaseRow.heartbeats) == row.heartbeats,
                 col(LeaseRow.owner) == row.owner,
             )
-            if not _changed(
+            if not _update_row(
                 session,
                 update(LeaseRow)
                 .where(col(LeaseRow.run_id) == self._run_id, *observed)
@@ -147,7 +147,7 @@ class RunLease:
 
     def _write(self, write: Callable[[Connection, bool], object], again: bool) -> None:
         began_s = time.monotonic()
-        renew = _renewal(self._engine.dialect.name)
+        renew = _make_renewal(self._engine.dialect.name)
         with self._engine.begin() as connection:
             values = {"heartbeat_s": began_s, **self._mine()}
             if not connection.execute(renew, values).rowcount:
@@ -207,7 +207,7 @@ class RunLease:
 
 
 @cache
-def _renewal(dialect: str) -> Update:
+def _make_renewal(dialect: str) -> Update:
     """Return the heartbeat of a manager, composed once: it is part of every transaction of a
     run."""
     beaten = {"beaten_s": database_now(dialect), "heartbeat_s": bindparam("heartbeat_s")}
@@ -225,7 +225,7 @@ def request_stop(engine: SqlEngine, run_id: str, reason: str) -> bool:
             col(LeaseRow.number) == row.number,
             col(LeaseRow.owner) == row.owner,
         )
-        message = _changed(session, requested.values(stop=reason))
+        message = _update_row(session, requested.values(stop=reason))
         session.commit()
     return message
 
@@ -244,6 +244,6 @@ def store_stop_request(engine: SqlEngine, run_id: str, reason: str) -> None:
     store_stop_request(engine, run_id, reason)
 
 
-def _changed(session: Session, statement: Any) -> bool:
+def _update_row(session: Session, statement: Any) -> bool:
     """Bypass the session, which would compare its objects in memory: a sixth of a run's time."""
     return bool(session.connection().execute(statement).rowcount)

@@ -73,9 +73,9 @@ class StoredRecords(KindRecords):
     @staticmethod
     def _read(rows: list[tuple[str, bool]]) -> tuple[TaskRecord, ...]:
         try:
-            return _history(body for body, _ in rows).records
+            return _make_history(body for body, _ in rows).records
         except InputError:  # a name that means something else to the operator
-            return _history(body for body, is_operators in rows if not is_operators).records
+            return _make_history(body for body, is_operators in rows if not is_operators).records
 
 
 class _Estimates:
@@ -115,7 +115,7 @@ class _Estimates:
 
     def estimate(self) -> Common:
         """Estimate anew, from all records. Where it cannot be stored, later questions do it."""
-        common = estimate(self.usable(), _scores(self._engine))
+        common = estimate(self.usable(), _read_scores(self._engine))
         try:
             with Session(self._engine) as session:
                 if self._owner == OPERATOR:  # others' estimates were with the old records
@@ -159,10 +159,10 @@ class RunTimeRecords:
         """Return all records of the owner, or those of some kinds, equal for any order of
         insertion."""
         if kinds is None:
-            return _history(body for _, body, _ in self._estimates.own())
+            return _make_history(body for _, body, _ in self._estimates.own())
         names = sorted(set(kinds))
         parts = [names[at : at + _TOGETHER] for at in range(0, len(names), _TOGETHER)]
-        return _history(
+        return _make_history(
             body
             for some in parts
             for _, body, _ in self._estimates.own(col(TaskRecordRow.kind).in_(some))
@@ -225,7 +225,7 @@ class RunTimeRecords:
 
     def scores(self) -> dict[str, Scores]:
         """Return machine → benchmark scores."""
-        return _scores(self._engine)
+        return _read_scores(self._engine)
 
     def put_score(self, machine: str, scores: Scores) -> None:
         """Store a machine's scores in place of earlier ones."""
@@ -266,11 +266,11 @@ class RunTimeRecords:
 _ALL = select(col(TaskRecordRow.kind), col(TaskRecordRow.body), col(TaskRecordRow.owner))
 
 
-def _history(bodies: Iterable[str]) -> TaskHistory:
+def _make_history(bodies: Iterable[str]) -> TaskHistory:
     return learn(TaskHistory(), parse_records(list(bodies)))
 
 
-def _scores(engine: SqlEngine) -> dict[str, Scores]:
+def _read_scores(engine: SqlEngine) -> dict[str, Scores]:
     with Session(engine) as session:
         rows = session.execute(select(ScoreRow)).scalars().all()
         return {row.machine: Scores(cpu=row.cpu, io=row.io) for row in rows}

@@ -89,7 +89,7 @@ class Sets:
     def head(self, set_id: str) -> Head | None:
         """Return a set; None where there is none."""
         with Session(self._engine) as session:
-            row = session.execute(select(*_columns()).where(SetRow.id == set_id)).first()
+            row = session.execute(select(*_list_columns()).where(SetRow.id == set_id)).first()
         return self._head(tuple(row)) if row is not None else None
 
     def heads(
@@ -102,7 +102,7 @@ class Sets:
     ) -> list[Head]:
         """Return sets, newest first, of one owner or of all, of a name, in a state; ``after``:
         those after the head with this cursor."""
-        query = select(*_columns()).order_by(col(SetRow.created).desc(), col(SetRow.id).desc())
+        query = select(*_list_columns()).order_by(col(SetRow.created).desc(), col(SetRow.id).desc())
         if owner is not None:
             query = query.where(SetRow.owner == owner)
         if name:
@@ -266,7 +266,7 @@ def refuse_unended_set(session: Session, set_id: str) -> None:
         raise InapplicableError("the set is being planned", (set_id,), fix=fix)
 
 
-def _columns() -> list[Any]:
+def _list_columns() -> list[Any]:
     return [getattr(SetRow, name) for name in _HEAD]
 
 

@@ -31,25 +31,25 @@ def add_sites(file: Path) -> tuple[list[str], list[str]]:
     """
     document = validate(SitesDocument, load_mapping(file), str(file))
     catalog = load_catalog(file)
-    rows: list[Any] = [SiteRow(name=s.name, document=_site_json(s)) for s in document.site]
+    rows: list[Any] = [SiteRow(name=s.name, document=_describe_site(s)) for s in document.site]
     for link in document.link:
         name, other = sorted(link.between)
         rows.append(LinkRow(first_site=name, other=other, document=link.model_dump_json()))
     for site in catalog.sites:
         for queue in site.queues:
             if queue.history is not None:
-                rows.append(_history_row(site.name, queue.name, Path(queue.history)))
+                rows.append(_make_history_row(site.name, queue.name, Path(queue.history)))
     embedded = choose_catalog(None).sites if read_stored_catalog() is None else ()
     with Store() as store:
         SiteRecords(store.engine).put(rows)
     return [site.name for site in catalog.sites], [site.name for site in embedded]
 
 
-def _site_json(site: SiteDocument) -> str:
+def _describe_site(site: SiteDocument) -> str:
     return site.model_dump_json(exclude_unset=True)
 
 
-def _history_row(site: str, queue: str, path: Path) -> HistoryRow:
+def _make_history_row(site: str, queue: str, path: Path) -> HistoryRow:
     try:
         read_history(path)
     except InputError as error:

@@ -62,10 +62,10 @@ def summary_of(plan: Mapping[str, Any], budget_usd: float | None = None) -> dict
     promise.pop("by_workflow", None)  # may be long
     if not result:
         return {}
-    return result | {"promise": promise, "budget_usd": budget_usd, "counts": _counts_of(plan)}
+    return result | {"promise": promise, "budget_usd": budget_usd, "counts": _count_tasks(plan)}
 
 
-def _counts_of(plan: Mapping[str, Any]) -> dict[str, int]:
+def _count_tasks(plan: Mapping[str, Any]) -> dict[str, int]:
     """Return the numbers of tasks, of replicas besides the first, of slots and of sites."""
     placements, slots = plan.get("placements", ()), plan.get("slots", ())
     tasks = {(placement["workflow"], placement["task"]) for placement in placements}

@@ -85,14 +85,17 @@ class Works:
             which.append(small if is_small else or_(~small, col(WorkRow.tasks).is_(None)))
         others = select(WorkRow).where(*which, col(WorkRow.state) == "taken")
         with Session(self._engine) as session:
-            rows = [*session.exec(others.order_by(col(WorkRow.id))), *_oldest(session, which)]
+            rows = [
+                *session.exec(others.order_by(col(WorkRow.id))),
+                *_select_oldest(session, which),
+            ]
             for row in [row.model_copy() for row in rows]:
                 if row.id in busy:
                     continue
                 taken = row.state == "taken" and row.owner not in ("", owner)
                 answered = taken and not self._watch.judge(heartbeat_of(session, row))
                 if not answered and _take(session, row, owner):
-                    return _item_of(row)
+                    return _make_item(row)
         return None
 
     def renew(self, owner: str) -> None:
@@ -190,7 +193,7 @@ class ProgressRecorder:
             session.commit()
 
 
-def _oldest(session: Session, which: Sequence[Any]) -> list[WorkRow]:
+def _select_oldest(session: Session, which: Sequence[Any]) -> list[WorkRow]:
     """Return the oldest queued piece of each user; first of those of whose work the least is
     taken."""
     user = col(SetRow.owner)
@@ -215,7 +218,7 @@ def _oldest(session: Session, which: Sequence[Any]) -> list[WorkRow]:
     return [row for row, _ in rows]
 
 
-def _item_of(row: WorkRow) -> WorkItem:
+def _make_item(row: WorkRow) -> WorkItem:
     return WorkItem(
         id=int(row.id or 0),
         kind=row.kind,

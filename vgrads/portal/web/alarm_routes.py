@@ -83,7 +83,7 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
     )
     def list_alarm_targets(who: Reader, paging: ShortPage) -> list[Json]:
         """List your targets of alarms: names, schemes and hosts, no secrets."""
-        entries = [_entry_json(entry) for entry in targets.list(who.user)]
+        entries = [_describe_entry(entry) for entry in targets.list(who.user)]
         return list(paging.page_of_all(entries, lambda entry: str(entry["name"])))
 
     limiter = RateLimiter()
@@ -106,7 +106,7 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         is_limited = not service.bounds.own
         address = check_target(request.url, service.bounds.alarms if is_limited else None)
         target = AlarmTarget(request.name, request.url, is_limited)
-        return _entry_json(targets.add(who.user, target, address))
+        return _describe_entry(targets.add(who.user, target, address))
 
     @app.delete(
         "/v1/alarm-targets/{name}",
@@ -116,7 +116,7 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
     def remove_alarm_target(name: TargetName, who: Submitter) -> None:
         """Remove a target of alarms."""
         if not targets.remove(who.user, name):
-            raise _missing(name)
+            raise _make_missing_error(name)
 
 
 def _add_tests(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
@@ -131,7 +131,7 @@ def _add_tests(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
         delivered."""
         target = await run_in_threadpool(targets.find, who.user, name)
         if target is None:
-            raise _missing(name)
+            raise _make_missing_error(name)
         refuse_too_often(limiter, _RATE, who)
         async with turns:
             answer = await run_in_threadpool(deliver, [target], *TRIAL, service.bounds.alarms)
@@ -190,9 +190,9 @@ def _add_acknowledgement(app: FastAPI, service: Service) -> None:
         return RedirectResponse(f"/sets/{set_id}", 303)
 
 
-def _missing(name: str) -> HTTPException:
+def _make_missing_error(name: str) -> HTTPException:
     return HTTPException(404, f"no alarm target '{name}'")
 
 
-def _entry_json(entry: TargetEntry) -> Json:
+def _describe_entry(entry: TargetEntry) -> Json:
     return asdict(entry) | {"created": entry.created.isoformat()}

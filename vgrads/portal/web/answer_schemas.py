@@ -54,9 +54,9 @@ class AnswerSchemas:
         result = {key: self._part(part) for key, part in entry.items()}
         for name, wrap in (("x-line", "{}\n"), ("x-data", "data: {}\n\n")):
             if name in entry:
-                result["example"] = wrap.format(json.dumps(_declared_example(entry[name])))
+                result["example"] = wrap.format(json.dumps(_find_declared_example(entry[name])))
         if media.endswith("json") and "schema" in entry:
-            result["example"] = _declared_example(entry["schema"])
+            result["example"] = _find_declared_example(entry["schema"])
         return result
 
     def _part(self, part: object) -> object:
@@ -111,26 +111,26 @@ class AnswerSchemas:
 def example_of(kind: type) -> Json:
     """Return an example of an answer, of the examples of its fields."""
     return {
-        entry.key: _field_example(entry)
+        entry.key: _make_field_example(entry)
         for entry in describe_fields(kind)
         if entry.is_required or entry.about.example is not None
     }
 
 
-def _field_example(entry: FieldDescription) -> object:
-    return _type_example(entry.type) if entry.about.example is None else entry.about.example
+def _make_field_example(entry: FieldDescription) -> object:
+    return _make_type_example(entry.type) if entry.about.example is None else entry.about.example
 
 
-def _type_example(kind: object) -> object:
+def _make_type_example(kind: object) -> object:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return example_of(kind)
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Literal:
         return parts[0]
     if origin in (Union, UnionType):
-        return next((_type_example(part) for part in parts if _is_object(part)), None)
+        return next((_make_type_example(part) for part in parts if _is_object(part)), None)
     if origin is Sequence:
-        return [_type_example(parts[0])] if _is_object(parts[0]) else []
+        return [_make_type_example(parts[0])] if _is_object(parts[0]) else []
     return {} if origin is Mapping else _EXAMPLES.get(kind)
 
 
@@ -138,9 +138,9 @@ def _is_object(kind: object) -> bool:
     return dataclasses.is_dataclass(kind) or kind is datetime
 
 
-def _declared_example(schema: Json) -> object:
+def _find_declared_example(schema: Json) -> object:
     if "anyOf" in schema:
-        return _declared_example(schema["anyOf"][0])
+        return _find_declared_example(schema["anyOf"][0])
     if schema.get("type") == "array":
-        return [_declared_example(schema["items"])]
+        return [_find_declared_example(schema["items"])]
     return example_of(answer_class(schema["$ref"])) if "$ref" in schema else None

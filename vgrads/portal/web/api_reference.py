@@ -106,7 +106,7 @@ def read_reference(description: Json, url: str, tokens: bool) -> ApiReference:
         ApiType(
             name=name,
             about=" ".join(schema.get("description", "").split()),
-            fields=tuple(_body_fields(f"type-{name}", schema, "")),
+            fields=tuple(_list_body_fields(f"type-{name}", schema, "")),
         )
         for name, schema in schemas
     )
@@ -126,15 +126,15 @@ class _RouteReader:
         """Read an operation."""
         name = operation["operationId"]
         about = str(operation.get("description") or operation["summary"])
-        media, body = _first(operation.get("requestBody", {}).get("content", {}))
-        fields = [_parameter(name, entry) for entry in operation.get("parameters", ())]
+        media, body = _find_media_type(operation.get("requestBody", {}).get("content", {}))
+        fields = [_describe_parameter(name, entry) for entry in operation.get("parameters", ())]
         parameters = {field.anchor for field in fields}
         fields += (  # one of the body may have the name of another in the path
             replace(field, anchor=f"{field.anchor}.body") if field.anchor in parameters else field
-            for field in _body_fields(name, self._resolve(body.get("schema", {})), "body")
+            for field in _list_body_fields(name, self._resolve(body.get("schema", {})), "body")
         )
         success = next(part for code, part in operation["responses"].items() if code[0] == "2")
-        kind, answer = _first(success.get("content", {}))
+        kind, answer = _find_media_type(success.get("content", {}))
         return ApiRoute(
             name=name,
             method=method,
@@ -142,9 +142,9 @@ class _RouteReader:
             sentence=_SENTENCE_END.split(" ".join(about.split()))[0].rstrip(".;:") + ".",
             about=about,
             fields=tuple(fields),
-            body=_type_in(media, body),
-            answer=_type_in(kind, answer),
-            example=_written(answer.get("example", "")),
+            body=_find_type(media, body),
+            answer=_find_type(kind, answer),
+            example=_format_example(answer.get("example", "")),
             command=self._command(path, method, operation, (media, body)),
         )
 
@@ -204,7 +204,7 @@ class _RouteReader:
         return {"integer": 1, "number": 1.0, "boolean": True, "object": {}}.get(kind, "…")
 
 
-def _first(content: Json) -> tuple[str, Json]:
+def _find_media_type(content: Json) -> tuple[str, Json]:
     """Return the media type of a content, JSON if it is one of them, and what is said of it."""
     for media in ("application/json", *content):
         if media in content:
@@ -212,7 +212,7 @@ def _first(content: Json) -> tuple[str, Json]:
     return "", {}
 
 
-def _type_in(media: str, content: Json) -> Markup:
+def _find_type(media: str, content: Json) -> Markup:
     """Return the type of a content; of files, and of text in lines, that of the media."""
     part = content.get("x-line") or content.get("x-data")
     if part is None and media.endswith("/json"):
@@ -220,34 +220,34 @@ def _type_in(media: str, content: Json) -> Markup:
     if part is None:
         return escape(media)
     several = "" if media.endswith("/json") else f" in each part of {media}"
-    return Markup("{}{}").format(_type_of(part), several)
+    return Markup("{}{}").format(_describe_type(part), several)
 
 
-def _parameter(route: str, entry: Json) -> ApiField:
+def _describe_parameter(route: str, entry: Json) -> ApiField:
     schema = entry["schema"]
     return ApiField(
         name=entry["name"],
-        kind=_type_of(schema),
+        kind=_describe_type(schema),
         place=entry["in"],
         is_required=entry.get("required", False),
-        meaning=_meaning(schema | {"description": entry.get("description", "")}),
+        meaning=_describe_meaning(schema | {"description": entry.get("description", "")}),
         anchor=f"{route}.{entry['name']}",
     )
 
 
-def _body_fields(owner: str, schema: Json, place: str) -> Iterator[ApiField]:
+def _list_body_fields(owner: str, schema: Json, place: str) -> Iterator[ApiField]:
     for name, part in schema.get("properties", {}).items():
         yield ApiField(
             name=name,
-            kind=_type_of(part),
+            kind=_describe_type(part),
             place=place,
             is_required=name in schema.get("required", ()),
-            meaning=_meaning(part),
+            meaning=_describe_meaning(part),
             anchor=f"{owner}.{name}",
         )
 
 
-def _meaning(schema: Json) -> str:
+def _describe_meaning(schema: Json) -> str:
     """Return what a field means, within which bounds, and its default."""
     parts = [schema.get("description", "").strip()]
     for choice in (schema, *schema.get("anyOf", ())):
@@ -262,7 +262,7 @@ def _meaning(schema: Json) -> str:
     return first or details
 
 
-def _type_of(schema: Json) -> Markup:
+def _describe_type(schema: Json) -> Markup:
     """Return the type of a field in words; those of the description are links to them."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_PLACE)
@@ -273,17 +273,17 @@ def _type_of(schema: Json) -> Markup:
         return Markup("<code>{}</code>").format(schema["const"])
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
-        return Markup(" or ").join(dict.fromkeys(map(_type_of, choices)))
+        return Markup(" or ").join(dict.fromkeys(map(_describe_type, choices)))
     kind = schema.get("type", "any value")
     if kind == "array":
-        return Markup("list of {}").format(_type_of(schema.get("items", {})))
+        return Markup("list of {}").format(_describe_type(schema.get("items", {})))
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return Markup("object of {}").format(_type_of(schema["additionalProperties"]))
+        return Markup("object of {}").format(_describe_type(schema["additionalProperties"]))
     words = " or ".join(kind) if isinstance(kind, list) else kind
     return escape(f"{words} ({schema['format']})" if "format" in schema else words)
 
 
-def _written(example: object) -> str:
+def _format_example(example: object) -> str:
     if isinstance(example, str):
         return example
     return json.dumps(example, indent=2, ensure_ascii=False)

@@ -71,25 +71,25 @@ def entry_of(row: BagEntry, status: Json) -> WorkEntry:
         name=row.name,
         owner=row.owner or "command line",
         created_s=unix_s(row.created),
-        promise=_promise(goal),
+        promise=_find_promise(goal),
         run=None,
-        state=_state(row, goal),
+        state=_find_state(row, goal),
         probability=goal.get("promise"),
         due_s=datetime.fromisoformat(due).timestamp() if due else None,
         goes_on=row.state not in ENDED,
-        progress=_progress(row, status),
+        progress=_describe_progress(row, status),
         spent_usd=goal.get("spent_usd"),
         archived=row.archived_s is not None,
     )
 
 
-def _state(row: BagEntry, goal: Json) -> DisplayState:
+def _find_state(row: BagEntry, goal: Json) -> DisplayState:
     """Return the state of a bag: that of its goal where it works for one, or has done so."""
     by_goal = state_with(goal.get("state"))
     return by_goal if by_goal and row.state in ("running", "done") else _STATES[row.state]
 
 
-def _promise(goal: Json) -> PromiseSummary:
+def _find_promise(goal: Json) -> PromiseSummary:
     if not goal:
         return PromiseSummary()
     return PromiseSummary(
@@ -101,7 +101,7 @@ def _promise(goal: Json) -> PromiseSummary:
     )
 
 
-def _progress(row: BagEntry, status: Json) -> str:
+def _describe_progress(row: BagEntry, status: Json) -> str:
     done, failed = status.get("done") or 0, status.get("failed") or 0
     words = f"{done:,} of {format_count(row.tasks, 'task')} done"
     return f"{words}, {failed:,} failed" if failed else words

@@ -25,7 +25,7 @@ async def take_tasks(row: BagEntry, request: Request) -> int:
     # imported late, after _check_open, which loads it in a thread
     from vgrads.dispatch.storage.folder import NotOpen, append_commands
 
-    async for lines in _bundles(request.stream()):
+    async for lines in _split_into_bundles(request.stream()):
         try:
             count += await run_in_threadpool(
                 append_commands, folder, row.number, commands_of(lines, count)
@@ -56,7 +56,7 @@ def _check_open(row: BagEntry) -> None:
         raise HTTPException(409, f"{row.id}: {error}") from error
 
 
-async def _bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+async def _split_into_bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Yield the lines of a stream, in bundles."""
     left = b""
     lines: list[bytes] = []
@@ -80,11 +80,11 @@ def commands_of(lines: list[bytes], first: int) -> list[str]:
         result = json.loads(b"[" + b",\n".join(lines) + b"]")
     except (ValueError, RecursionError):
         result = []
-    good = len(result) == len(lines) and all(isinstance(c, str) and _does(c) for c in result)
-    return result if good else [_command(line, first + i) for i, line in enumerate(lines)]
+    good = len(result) == len(lines) and all(isinstance(c, str) and _is_storable(c) for c in result)
+    return result if good else [_parse_command(line, first + i) for i, line in enumerate(lines)]
 
 
-def _does(command: str) -> bool:
+def _is_storable(command: str) -> bool:
     """Return True for a command that can be stored, and run."""
     try:
         command.encode()  # half of a surrogate pair is no text
@@ -93,11 +93,11 @@ def _does(command: str) -> bool:
     return bool(command.strip()) and "\0" not in command
 
 
-def _command(line: bytes, number: int) -> str:
+def _parse_command(line: bytes, number: int) -> str:
     try:
         command = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"line {number + 1}: is not JSON", where="body") from error
-    if not isinstance(command, str) or not _does(command):
+    if not isinstance(command, str) or not _is_storable(command):
         raise InputError(f"line {number + 1}: a command must be a non-empty text", where="body")
     return command

@@ -203,13 +203,13 @@ def status_of(row: BagEntry) -> Json:
     }
 
 
-def _row_of(row: BagEntry) -> Json:
+def _make_row(row: BagEntry) -> Json:
     """Return a bag for the pages: all shown fields, also before its dispatcher has measured
     anything."""
     return _UNMEASURED | status_of(row)
 
 
-def _hosts_of(row: BagEntry) -> Json:
+def _list_hosts(row: BagEntry) -> Json:
     status = read_status(dispatcher_folder(row.dispatcher))
     return {
         name: status.get(name)
@@ -250,7 +250,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         status = status_of(row)
         if status.get("goal"):
             response.headers["ETag"] = goal_tag(row)
-        return status | {"dispatcher": _hosts_of(row)}
+        return status | {"dispatcher": _list_hosts(row)}
 
     @app.get(
         "/v1/bags/{bag_id}/tasks/{task}",
@@ -339,13 +339,13 @@ def _add_following(app: FastAPI, service: Service) -> None:
             if fresh.state in ENDED:
                 yield ServerSentEvent(data=payload, event="end")
                 return
-            if (content := _without_age(payload)) != before:
+            if (content := _remove_age(payload)) != before:
                 yield ServerSentEvent(data=payload, event="status")
             before = content
             await asyncio.sleep(_LOOK_S)
 
 
-def _without_age(payload: Json) -> Json:
+def _remove_age(payload: Json) -> Json:
     """Return a bag without what changes by the passage of time alone."""
     goal = payload.get("goal")
     return payload | {"goal": goal | {"promise_age_s": None}} if goal else payload
@@ -406,7 +406,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             request,
             "/",
             "bag_why.html",
-            b=_row_of(row),
+            b=_make_row(row),
             t=payload,
             problem=problem,
             task=task,
@@ -437,7 +437,7 @@ def _add_pages(app: FastAPI, service: Service) -> None:
 def _bag_page(
     request: Request, row: BagEntry, form: GoalTexts, mistake: GoalMistake | None = None
 ) -> HTMLResponse:
-    bag, hosts = _row_of(row), _hosts_of(row)
+    bag, hosts = _make_row(row), _list_hosts(row)
     goal = goal_view(bag, hosts["now_s"])
     return page_of(
         request,
@@ -449,7 +449,7 @@ def _bag_page(
         d=hosts,
         live=row.state not in ENDED,
         archived=row.archived_s is not None,
-        last=_last(row),
+        last=_list_last(row),
         chart=rate_chart(hosts["rates"] or ()),
         goal=goal,
         form=form,
@@ -458,7 +458,7 @@ def _bag_page(
     )
 
 
-def _last(row: BagEntry) -> list[Json]:
+def _list_last(row: BagEntry) -> list[Json]:
     """Return the latest failed ends, or if there are none the latest ones."""
     # imported late, as for a submission
     from vgrads.api.bags.answers import exit_text

@@ -33,7 +33,7 @@ def try_settings(settings: ServiceSettings) -> Json:
         )
     if settings.alarm_schemes:
         check_schemes(settings.alarm_schemes)
-    payload = settings.model_dump(mode="json") | {"db": _without_password(settings.database)}
+    payload = settings.model_dump(mode="json") | {"db": _hide_password(settings.database)}
     if payload["oidc"]:
         refuse_without_oidc()
         payload["oidc"]["client_secret"] = (
@@ -42,7 +42,7 @@ def try_settings(settings: ServiceSettings) -> Json:
     return {"settings": payload, "sites": [site.name for site in catalog.sites], "tokens": tokens}
 
 
-def _without_password(url: str) -> str:
+def _hide_password(url: str) -> str:
     scheme, mark, rest = url.partition("://")
     login, at, place = rest.rpartition("@")
     return f"{scheme}{mark}{login.partition(':')[0]}{at}{place}" if at else url

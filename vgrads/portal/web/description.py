@@ -78,11 +78,11 @@ def _describe(app: FastAPI) -> Json:
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
     answer_schemas = AnswerSchemas()
-    for route, operation in _declared_operations(app, result["paths"]):
+    for route, operation in _list_operations(app, result["paths"]):
         assert route.declared_answer is not None
         operation["summary"] = operation["operationId"].replace("_", " ").capitalize()
         content = answer_schemas.resolve(route.declared_answer.content)
-        operation["responses"] = _responses(route, content, "requestBody" in operation)
+        operation["responses"] = _describe_responses(route, content, "requestBody" in operation)
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     for name in _OF_FRAMEWORK:
         schemas.pop(name, None)
@@ -93,14 +93,14 @@ def _describe(app: FastAPI) -> Json:
     return result
 
 
-def _declared_operations(app: FastAPI, paths: Json) -> Iterator[tuple[CheckedRoute, Json]]:
+def _list_operations(app: FastAPI, paths: Json) -> Iterator[tuple[CheckedRoute, Json]]:
     for route in app.routes:
         if isinstance(route, CheckedRoute) and route.declared_answer is not None:
             for method in route.methods or ():
                 yield route, paths[route.path_format][method.lower()]
 
 
-def _responses(route: CheckedRoute, content: Json, has_body: bool) -> Json:
+def _describe_responses(route: CheckedRoute, content: Json, has_body: bool) -> Json:
     declared = route.declared_answer
     assert declared is not None
     success: Json = {"description": "Success"}
@@ -111,10 +111,12 @@ def _responses(route: CheckedRoute, content: Json, has_body: bool) -> Json:
     responses = {str(route.status_code or 200): success}
     if declared.unchanged:
         responses["304"] = {"description": "Unchanged: If-None-Match is its ETag"}
-    return responses | {str(code): _refusal(code) for code in _errors(route, has_body)}
+    return responses | {
+        str(code): _describe_refusal(code) for code in _list_errors(route, has_body)
+    }
 
 
-def _errors(route: CheckedRoute, has_body: bool) -> list[int]:
+def _list_errors(route: CheckedRoute, has_body: bool) -> list[int]:
     """Return the error codes of an operation, in their order."""
     assert route.declared_answer is not None
     codes = set(route.declared_answer.errors)
@@ -125,7 +127,7 @@ def _errors(route: CheckedRoute, has_body: bool) -> list[int]:
     return sorted(codes)
 
 
-def _refusal(code: int) -> Json:
+def _describe_refusal(code: int) -> Json:
     text = _REFUSALS[code]
     example = {"type": PROBLEM_TYPES[code], "title": text, "status": code, "detail": text}
     schema = {"$ref": "#/components/schemas/Problem"}

@@ -43,8 +43,8 @@ class ServiceMetrics:
         yield from self._promises()
         yield self._states()
         slots = self._store.acquisitions(limit=_MOST_SLOTS)
-        yield _fates(slots)
-        yield _waits(slots)
+        yield _count_fates(slots)
+        yield _list_waits(slots)
         yield self._bounds()
         yield self._times()
         queue = GaugeMetricFamily(
@@ -131,7 +131,7 @@ class ServiceMetrics:
         yield gauge
 
 
-def _fates(slots: list[Acquisition]) -> Family:
+def _count_fates(slots: list[Acquisition]) -> Family:
     family = CounterMetricFamily(
         "vgrads_slots", "Requested slots, by site and outcome", labels=["site", "fate"]
     )
@@ -144,7 +144,7 @@ def _fates(slots: list[Acquisition]) -> Family:
     return family
 
 
-def _waits(slots: list[Acquisition]) -> Family:
+def _list_waits(slots: list[Acquisition]) -> Family:
     family = HistogramMetricFamily(
         "vgrads_slot_wait_seconds",
         "Time from the request of a slot until it is ready",

@@ -102,7 +102,7 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
     )
     def read(grid_id: GridId, who: Reader) -> JSONResponse:
         """Read a stored offer."""
-        return JSONResponse({"id": grid_id, **json.loads(_grid(store, grid_id, who).offer)})
+        return JSONResponse({"id": grid_id, **json.loads(_find_grid(store, grid_id, who).offer)})
 
     @app.get(
         "/v1/virtual-grids/{grid_id}/gantt",
@@ -115,10 +115,10 @@ def _add_request_routes(app: FastAPI, store: Store, catalog: Callable[[], Catalo
     )
     def gantt(grid_id: GridId, who: Reader) -> JSONResponse:
         """Read the Gantt chart of an offer."""
-        return JSONResponse(json.loads(_grid(store, grid_id, who).gantt))
+        return JSONResponse(json.loads(_find_grid(store, grid_id, who).gantt))
 
 
-def _grid(store: Store, grid_id: str, who: Principal) -> GridRow:
+def _find_grid(store: Store, grid_id: str, who: Principal) -> GridRow:
     row = store.get_grid(grid_id)
     if row is None or not (who.operator or row.owner == who.user):
         raise HTTPException(404, f"no virtual grid '{grid_id}'")
@@ -138,7 +138,7 @@ def _add_list_route(app: FastAPI, store: Store, catalog: Callable[[], Catalog]) 
         present = catalog()
         page = paging.page_of_all(present.sites, lambda site: site.name)
         rows = site_rows.describe(replace(present, sites=tuple(page)), store.acquisitions())
-        return [_without_paths(row) for row in rows]
+        return [_hide_paths(row) for row in rows]
 
 
 def _add_question_routes(app: FastAPI, service: Service) -> None:
@@ -153,7 +153,9 @@ def _add_question_routes(app: FastAPI, service: Service) -> None:
     def bound(site: str, queue: str, who: Forecaster, fields: BoundFields) -> Json:
         """Query an upper bound on a job's wait, as ``vgrads bound --json``."""
         refuse_details(who, fields.probability, fields.confidence, fields.explain)
-        return _answer(service, who, "ask_bound", BoundQuestion(**_of(site, queue, fields)))
+        return _answer(
+            service, who, "ask_bound", BoundQuestion(**_make_reference(site, queue, fields))
+        )
 
     @app.get(
         "/v1/sites/{site}/queues/{queue}/probability",
@@ -168,7 +170,7 @@ def _add_question_routes(app: FastAPI, service: Service) -> None:
         """Query the probability that a job starts within a time, as ``vgrads probability
         --json``."""
         refuse_details(who, None, fields.confidence)
-        question = ProbabilityQuestion(**_of(site, queue, fields))
+        question = ProbabilityQuestion(**_make_reference(site, queue, fields))
         return _answer(service, who, "ask_probability", question)
 
     @app.get(
@@ -183,11 +185,11 @@ def _add_question_routes(app: FastAPI, service: Service) -> None:
     def path(site: str, queue: str, who: Forecaster, fields: TrajectoryFields) -> Json:
         """Query when a job must be submitted to run by a given time, as ``vgrads trajectory
         --json``."""
-        question = TrajectoryQuestion(**_of(site, queue, fields))
+        question = TrajectoryQuestion(**_make_reference(site, queue, fields))
         return _answer(service, who, "ask_trajectory", question)
 
 
-def _of(site: str, queue: str, fields: BaseModel) -> Json:
+def _make_reference(site: str, queue: str, fields: BaseModel) -> Json:
     return {"site": site, "queue": queue, **fields.model_dump()}
 
 
@@ -213,7 +215,7 @@ def _answer(
     return public_answer(who, answer.as_json())
 
 
-def _without_paths(row: dict[str, Any]) -> dict[str, Any]:
+def _hide_paths(row: dict[str, Any]) -> dict[str, Any]:
     """Return a site's row without the paths of its files, which are internal."""
     queues = []
     for queue in row["queues"]:

@@ -128,7 +128,7 @@ class Guard:
         foreign = forecasts.is_foreign(*exchange.what)
         if not foreign:
             self._refuse_other_origins(exchange)
-        secret = _secret(exchange.headers, cookies=not foreign)
+        secret = _find_secret(exchange.headers, cookies=not foreign)
         if secret:
             exchange.principal = await run_in_threadpool(self._find, secret, exchange)
         elif not self._limits.tokens:
@@ -246,7 +246,7 @@ class Guard:
             is_authenticated
             and method not in SAFE
             and exchange.status != 429
-            and not _unwritten(exchange.path)
+            and not _check_unwritten(exchange.path)
         ):
             row = AuditRow(
                 at_s=time.time(),
@@ -269,7 +269,7 @@ def _adds_tasks(path: str) -> bool:
     return path.startswith("/v1/bags/") and (path.endswith("/tasks") or "/parts/" in path)
 
 
-def _unwritten(path: str) -> bool:
+def _check_unwritten(path: str) -> bool:
     return (
         _adds_tasks(path)
         or path == FORECASTS
@@ -278,7 +278,7 @@ def _unwritten(path: str) -> bool:
     )
 
 
-def _secret(headers: Headers, cookies: bool) -> str:
+def _find_secret(headers: Headers, cookies: bool) -> str:
     """Return the secret of a request: a bearer token, or a session's cookie, where they count."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme:

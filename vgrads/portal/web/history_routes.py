@@ -73,11 +73,11 @@ def add_history_routes(app: FastAPI, service: Service) -> None:
 
         if form is not None and form not in FORMATS:
             raise InputError(f"unknown format '{form}'", where="format", fix=", ".join(FORMATS))
-        target = _queue(service.catalog, site, queue)
+        target = _find_queue(service.catalog, site, queue)
         folder = uploads()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as place:
-            path = await _receive(_body(request), Path(place) / "history")
+            path = await _receive(_read_body(request), Path(place) / "history")
             limit = service.bounds.history
             log = await run_in_threadpool(_read, path, form, target, limit)
             row = HistoryRow(
@@ -108,7 +108,7 @@ def clear_uploads() -> None:
     shutil.rmtree(uploads(), ignore_errors=True)
 
 
-def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
+def _find_queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
     site = next((s for s in catalog.sites if s.name == name), None)
     if site is None:
         raise HTTPException(404, f"no site '{name}'")
@@ -121,7 +121,7 @@ def _queue(catalog: Catalog, name: str, queue: str | None) -> Queue:
     return queues[0]
 
 
-async def _body(request: Request) -> AsyncIterator[bytes]:
+async def _read_body(request: Request) -> AsyncIterator[bytes]:
     """Return the log's bytes: the body itself, or the one file of a form (``curl -F
     file=@LOG``)."""
     if not request.headers.get("content-type", "").startswith("multipart/form-data"):

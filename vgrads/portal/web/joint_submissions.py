@@ -106,7 +106,7 @@ class JointSubmissions:
                 **payload,
                 "waits_s": max(0.0, submission.until_s - time.monotonic()),
             }
-        return {**submission.answer, **payload, "workflow": _names(submission)[ticket]}
+        return {**submission.answer, **payload, "workflow": _list_names(submission)[ticket]}
 
     async def _decide(
         self, name: str, submission: JointSubmission, who: Principal, wait_s: float
@@ -161,7 +161,7 @@ class JointSubmissions:
             del self._submissions[key]
 
 
-def _names(submission: JointSubmission) -> dict[str, str]:
+def _list_names(submission: JointSubmission) -> dict[str, str]:
     """Return ticket → the name of its workflow in the set, of the first where it has several."""
     # imported late: the service starts without the documents of sets
     from vgrads.workflows.sets import number_name

@@ -90,7 +90,7 @@ def add_live_routes(app: FastAPI, service: Service) -> None:
 
 def cancel_run(service: Service, set_id: str, who: Principal, run_id: str = "") -> dict[str, Any]:
     """Cancel a run of a set, or its newest; 409 where none is active, or it has no manager."""
-    run = _newest(service, set_id, who)
+    run = _find_newest(service, set_id, who)
     run = service.store.get_run(run_id) if run_id else run
     if run is None or run.state not in GOES_ON:
         raise HTTPException(409, f"set '{set_id}' has no active run")
@@ -106,7 +106,7 @@ def cancel_run(service: Service, set_id: str, who: Principal, run_id: str = "") 
     return {"run": run.id, **message(done or "asked its manager to stop")}
 
 
-def _newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
+def _find_newest(service: Service, set_id: str, who: Principal) -> RunRow | None:
     service.visible(set_id, who)
     return service.newest_run(set_id)
 
@@ -115,7 +115,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
     def newest(
         set_id: SetId, who: Reader
     ) -> RunRow | None:  # before the stream starts: the request may be rejected
-        return _newest(service, set_id, who)
+        return _find_newest(service, set_id, who)
 
     @app.get(
         "/v1/workflow-sets/{set_id}/events",
@@ -134,11 +134,11 @@ def _add_events(app: FastAPI, service: Service) -> None:
         if run is None:
             yield ServerSentEvent(data={"state": "planned"}, event="end", id="none")
             return
-        async for event in _follow(service, run.id, _position(last_event_id, run.id)):
+        async for event in _follow(service, run.id, _find_position(last_event_id, run.id)):
             yield event
 
 
-def _position(last: str | None, run_id: str) -> int:
+def _find_position(last: str | None, run_id: str) -> int:
     """Return the position after the last received event, if it was of this run."""
     run, _, position = (last or "").partition(":")
     return int(position) + 1 if run == run_id and position.isdigit() else 0
@@ -188,7 +188,7 @@ def _add_permits(app: FastAPI, service: Service) -> None:
         """Request a start permit for a task from an outside engine: its slot, if granted (within
         ``wait_s``)."""
         key = (workflow, task)
-        orders = await _announced(await engine_of(run_id, who, key), key, wait_s)
+        orders = await _await_permits(await engine_of(run_id, who, key), key, wait_s)
         permits = [_permit_json(order) for order in orders]
         return {"permits": permits}
 
@@ -215,7 +215,7 @@ def _permit_json(order: TaskOrder) -> dict[str, Any]:
     }
 
 
-async def _announced(engine: OutsideEngine, task: TaskKey, wait_s: float) -> list[TaskOrder]:
+async def _await_permits(engine: OutsideEngine, task: TaskKey, wait_s: float) -> list[TaskOrder]:
     """Return the start permits of a task, at once or within ``wait_s``. Those that wait take no
     thread."""
     try:

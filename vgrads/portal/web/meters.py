@@ -38,11 +38,11 @@ class Meters:
         if run.id not in self._bounds:
             if len(self._bounds) > 10 * RUNS:
                 self._bounds.clear()
-            self._bounds[run.id] = _slots_by_state(json.loads(run.gantt))
+            self._bounds[run.id] = _count_slots_by_state(json.loads(run.gantt))
         return self._bounds[run.id]
 
 
-def _slots_by_state(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+def _count_slots_by_state(chart: Mapping[str, Any]) -> dict[tuple[str, str], int]:
     """Return (site, yes or no) → slots of a run's chart that had a bound and were requested."""
     counts: dict[tuple[str, str], int] = {}
     for slot in chart.get("slots", ()):

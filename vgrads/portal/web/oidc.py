@@ -98,7 +98,7 @@ class Provider:
                 401, f"the login provider did not confirm your identity: {error}"
             ) from error
         except RequestException as error:
-            raise _silent(self._settings.issuer, error) from error
+            raise _make_silent_error(self._settings.issuer, error) from error
         return self._principal(claims)
 
     def _claims(
@@ -156,8 +156,8 @@ def _get(url: str) -> Any:
         answer.raise_for_status()
         return answer.json()
     except (RequestException, ValueError) as error:
-        raise _silent(url, error) from error
+        raise _make_silent_error(url, error) from error
 
 
-def _silent(url: str, error: Exception) -> SiteError:
+def _make_silent_error(url: str, error: Exception) -> SiteError:
     return SiteError(f"the login provider does not answer: {error}", site=url, transient=True)

@@ -58,7 +58,7 @@ def _add_managers(app: FastAPI, service: Service) -> None:
         scope ``pool``."""
         result = paging.page_of_all(ledger_for(service, who).entries("manager"), _name_of)
         hidden = () if who.may("pool") else _SECRET
-        return [_entry_json(entry, hidden) for entry in result]
+        return [_describe_entry(entry, hidden) for entry in result]
 
     @app.delete(
         "/v1/managers/{name}",
@@ -85,7 +85,7 @@ def _add_pools(app: FastAPI, service: Service) -> None:
     def list_pools(who: Reader, paging: ShortPage) -> list[Json]:
         """List the pools: decisions for each manager, running workers, and the reasons."""
         entries = ledger_for(service, who).entries("pool")
-        return [_entry_json(entry) for entry in paging.page_of_all(entries, _name_of)]
+        return [_describe_entry(entry) for entry in paging.page_of_all(entries, _name_of)]
 
     @app.get(
         "/v1/pools/{name}",
@@ -113,7 +113,7 @@ def _name_of(entry: Json) -> str:
     return str(entry["name"])
 
 
-def _entry_json(entry: Json, hidden: tuple[str, ...] = ()) -> Json:
+def _describe_entry(entry: Json, hidden: tuple[str, ...] = ()) -> Json:
     return {k: v for k, v in entry.items() if k not in hidden} | {"silent": not is_current(entry)}
 
 
@@ -122,7 +122,7 @@ def pool_of(ledger: PoolLedger, name: str) -> Json:
     result = next((p for p in ledger.entries("pool") if p["name"] == name), None)
     if result is None:
         raise HTTPException(404, f"no pool '{name}'")
-    return _entry_json(result)
+    return _describe_entry(result)
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:
@@ -133,15 +133,15 @@ def _add_pages(app: FastAPI, service: Service) -> None:
             request,
             "/pools",
             "pools.html",
-            pools=[_entry_json(p) for p in ledger.entries("pool")],
-            managers=[_entry_json(m, _SECRET) for m in ledger.entries("manager")],
+            pools=[_describe_entry(p) for p in ledger.entries("pool")],
+            managers=[_describe_entry(m, _SECRET) for m in ledger.entries("manager")],
         )
 
     @app.get("/pools/{name}", response_class=HTMLResponse, include_in_schema=False)
     def pool_page(name: Name, request: Request) -> HTMLResponse:
         ledger = ledger_for(service, reader_of(request))
         pool = pool_of(ledger, name)
-        managers = {m["name"]: _entry_json(m, _SECRET) for m in ledger.entries("manager")}
+        managers = {m["name"]: _describe_entry(m, _SECRET) for m in ledger.entries("manager")}
         return page_of(
             request,
             "/pools",

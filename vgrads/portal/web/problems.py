@@ -90,35 +90,37 @@ def refusal(scope: Scope, status: int, title: str, detail: str, **more: object) 
 def unknown(scope: Scope) -> Response:
     """Return the answer to a request without a valid token. The body is not read."""
     detail = "a token is needed: Authorization: Bearer …"
-    return _closing(refusal(scope, 401, "Unauthorized", detail), {"WWW-Authenticate": "Bearer"})
+    return _close_connection(
+        refusal(scope, 401, "Unauthorized", detail), {"WWW-Authenticate": "Bearer"}
+    )
 
 
 def unreadable(scope: Scope) -> Response:
     """Return the answer to a request for a page with a token that reads no pages."""
     detail = "the token does not have the scope 'read'"
-    return _closing(refusal(scope, 403, "Forbidden", detail), {})
+    return _close_connection(refusal(scope, 403, "Forbidden", detail), {})
 
 
 def too_often(scope: Scope, wait_s: float) -> Response:
     """Return the answer to a request above the rate."""
     answer = refusal(scope, 429, "Too many requests", "too many requests; see Retry-After")
-    return _closing(answer, {"Retry-After": str(max(1, round(wait_s)))})
+    return _close_connection(answer, {"Retry-After": str(max(1, round(wait_s)))})
 
 
 def too_many(scope: Scope, most: int) -> Response:
     """Return the answer to a request above the number at once."""
     text = f"at most {most} requests of one user at once, event streams included"
     answer = refusal(scope, 429, "Too many requests at once", text)
-    return _closing(answer, {"Retry-After": "1"})
+    return _close_connection(answer, {"Retry-After": "1"})
 
 
 def too_large(scope: Scope, most: int) -> Response:
     """Return the answer to a request whose body is above the limit."""
     detail = f"body: at most {most} bytes"
-    return _closing(refusal(scope, 413, "The body is too large", detail, field="body"), {})
+    return _close_connection(refusal(scope, 413, "The body is too large", detail, field="body"), {})
 
 
-def _closing(answer: Response, headers: dict[str, str]) -> Response:
+def _close_connection(answer: Response, headers: dict[str, str]) -> Response:
     answer.headers.update({"Connection": "close", **headers})
     return answer
 

@@ -59,14 +59,14 @@ def _add_releases(app: FastAPI, service: Service) -> None:
 
         An empty request is a heartbeat: a run without requests for ten minutes releases everything.
         """
-        run = await run_in_threadpool(_released_run, service, run_id, who)
+        run = await run_in_threadpool(_find_released_run, service, run_id, who)
         if run.state not in GOES_ON:
             raise HTTPException(409, f"run '{run_id}' has ended: {run.state}")
         # imported late: the service starts without the documents of sets
         from vgrads.portal.jobs.release_documents import MailDocument
 
         mail = await checked_body(MailDocument, request, service.supervisor.think)
-        await planned_tasks.require(run, *_tasks_in(mail))
+        await planned_tasks.require(run, *_list_tasks(mail))
         after = await run_in_threadpool(_store, MessageBox(service.store.engine, run_id), mail)
         return {"run": run_id, "after": after}
 
@@ -112,7 +112,7 @@ def _add_joint_submissions(app: FastAPI, service: Service) -> None:
 
 def _add_following(app: FastAPI, service: Service) -> None:
     def run_of(run_id: RunId, who: Reader) -> RunRow:
-        return _released_run(service, run_id, who)
+        return _find_released_run(service, run_id, who)
 
     @app.get(
         "/v1/runs/{run_id}/answers",
@@ -139,7 +139,7 @@ def _add_following(app: FastAPI, service: Service) -> None:
             yield event
 
 
-def _tasks_in(mail: MailDocument) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def _list_tasks(mail: MailDocument) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the tasks that a request releases or gives up, and those that it adds."""
     named = [(item.workflow, item.task) for item in mail.release]
     named += [(item.workflow, item.task) for item in mail.give_up]
@@ -152,7 +152,7 @@ def _store(box: MessageBox, mail: MailDocument) -> int:
     return box.report(message or [{"kind": "sign"}])
 
 
-def _released_run(service: Service, run_id: str, who: Principal) -> RunRow:
+def _find_released_run(service: Service, run_id: str, who: Principal) -> RunRow:
     run = service.visible_run(run_id, who)
     if not service.sets.is_released(run.set_id):
         text = (

@@ -14,14 +14,14 @@ from vgrads.operations.fields import INSTANT, FieldDescription, describe_fields
 def query_model(of: type, without: frozenset[str] = frozenset()) -> type[BaseModel]:
     """Return the model of the parameters of a query: the fields of a request, except some."""
     parameters: dict[str, Any] = {
-        field.name: (_type_of(field), ... if field.is_required else field.default)
+        field.name: (_find_type(field), ... if field.is_required else field.default)
         for field in describe_fields(of)
         if field.name not in without
     }
     return create_model(of.__name__, __config__=ConfigDict(extra="forbid"), **parameters)
 
 
-def _type_of(field: FieldDescription) -> object:
+def _find_type(field: FieldDescription) -> object:
     about, kind = field.about, field.type
     described = Field(
         description=about.help,

@@ -86,7 +86,7 @@ def add_run_routes(app: FastAPI, service: Service) -> None:
 async def attempts_in(service: Service, run_id: str) -> list[Json]:
     """Return every attempt of a run, without output."""
     result = await service.supervisor.think(children.recorded_attempts, service.store.url, run_id)
-    return [_without_paths(row) for row in result]
+    return [_remove_paths(row) for row in result]
 
 
 def set_logs(service: Service, set_id: str, workflow: str, task: str) -> list[Json]:
@@ -106,10 +106,10 @@ def task_logs(service: Service, run_id: str, task: str) -> list[Json]:
         result = read_attempts_at(service.store.reader, run_id, task)
     except InputError as error:
         raise HTTPException(404, str(error)) from error
-    return [_without_paths(row) for row in result]
+    return [_remove_paths(row) for row in result]
 
 
-def _without_paths(row: Json) -> Json:
+def _remove_paths(row: Json) -> Json:
     """Remove the paths of files on the service's machine, which are internal."""
     return row | {"folder": None}
 

@@ -90,7 +90,7 @@ def make_service(settings: ServiceSettings, store: Store, secret: str = "") -> A
         upload=int(settings.max_upload_mib * _MIB),
         forecasts=ForecastAccess(origins=settings.origins, public=settings.public_forecasts),
     )
-    provider = _provider(settings.oidc) if settings.oidc else None
+    provider = _make_provider(settings.oidc) if settings.oidc else None
     catalog = choose_catalog(settings.sites)
     for name in missing_queues(settings, catalog):
         _log.warning("the settings name the queue '%s', which no site has", name)
@@ -109,7 +109,7 @@ def missing_queues(settings: ServiceSettings, catalog: Catalog) -> list[str]:
     return [name for name in dict.fromkeys(names) if name not in configured]
 
 
-def _provider(settings: OidcSettings) -> Provider:
+def _make_provider(settings: OidcSettings) -> Provider:
     refuse_without_oidc()
     from vgrads.portal.web.oidc import Provider
 

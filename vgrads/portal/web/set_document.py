@@ -54,7 +54,11 @@ def changed_document(text: str, before_s: float | None, change: Mapping[str, flo
     """
     document: Json = json.loads(text)
     if change.get("deadline_s") is not None:
-        document["deadline"] = _later(document["deadline"], before_s, float(change["deadline_s"]))  # type: ignore[arg-type]
+        document["deadline"] = _shift_deadline(
+            document["deadline"],
+            before_s,
+            float(change["deadline_s"]),  # type: ignore[arg-type]
+        )
     if change.get("needed") is not None:
         document |= {"at_least": round(float(change["needed"])), "fraction": None}  # type: ignore[arg-type]
     if change.get("budget_usd") is not None:
@@ -80,7 +84,7 @@ def is_as_planned(summary: Mapping[str, Any], document: Json, change: Mapping[st
     return False
 
 
-def _later(deadline: str | float, before_s: float | None, after_s: float) -> str | float:
+def _shift_deadline(deadline: str | float, before_s: float | None, after_s: float) -> str | float:
     try:
         parse_duration(deadline)
     except InputError:

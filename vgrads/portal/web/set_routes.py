@@ -123,7 +123,7 @@ def _add_submission(app: FastAPI, service: Service) -> None:
         requested = key_of(who.user, key, [request.url.path, checked.digest])
         answer, head = await service.submit_set(checked, who, requested, patience(prefer))
         response.headers["Location"] = f"/v1/workflow-sets/{answer['id']}"
-        return answer | {"state": head.state if head else "failed"} | _state_json(head)
+        return answer | {"state": head.state if head else "failed"} | _describe_state(head)
 
 
 MOST_EFFORT = 10.0
@@ -143,7 +143,7 @@ def checked_options(fields: BaseModel) -> PlanningOptions:
     return options
 
 
-def _state_json(head: Head | None) -> Json:
+def _describe_state(head: Head | None) -> Json:
     """Return the summary of a plan for callers; empty where there is none yet."""
     if head is None or not head.revision:
         return {}
@@ -190,7 +190,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """Read a set as submitted, its state, and its runs."""
         head = service.visible(set_id, who)
         document = {"document": json.loads(service.sets.text(set_id, "document"))}
-        return _tagged(request, summary(service, head) | document)
+        return _tag_answer(request, summary(service, head) | document)
 
 
 def _add_chart(app: FastAPI, service: Service) -> None:
@@ -266,7 +266,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     async def read_plan(set_id: SetId, request: Request, who: Reader) -> Response:
         """Read the plan: the same document as ``vgrads plan --json``; waits for it up to half a
         minute."""
-        await _apart(service.visible, set_id, who)
+        await _run_apart(service.visible, set_id, who)
         head = await service.planned(set_id, PLANNING_S)
         if head is None or head.revision == 0:
             reason = (
@@ -277,7 +277,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
             raise HTTPException(409, reason, {"Retry-After": "5"})
         if request.headers.get("if-none-match") == head.etag:
             return Response(status_code=304, headers={"ETag": head.etag})
-        text = await _apart(service.sets.text, set_id, "plan")
+        text = await _run_apart(service.sets.text, set_id, "plan")
         return Response(text, media_type="application/json", headers={"ETag": head.etag})
 
     @app.post(
@@ -307,7 +307,7 @@ def _add_plans(app: FastAPI, service: Service) -> None:
     async def what_if(set_id: SetId, wishes: WhatIf, who: Reader) -> Json:
         """Query the promise with another deadline, fraction or budget; planned briefly, unless they
         are those of the set. Nothing is stored."""
-        head = await _apart(service.visible, set_id, who)
+        head = await _run_apart(service.visible, set_id, who)
         return await changed_promise(service, head, wishes)
 
 
@@ -322,7 +322,7 @@ def request_plan(service: Service, set_id: str, who: Principal, if_match: str | 
 
 async def changed_promise(service: Service, head: Head, wishes: WhatIf) -> Json:
     """Return the summary of a brief plan of a set with other options."""
-    text = await _apart(service.sets.text, head.id, "document")
+    text = await _run_apart(service.sets.text, head.id, "document")
     change = wishes.model_dump(exclude_unset=True)
     if is_as_planned(head.summary, json.loads(text), change):
         return dict(head.summary)
@@ -362,12 +362,12 @@ async def begin_run(
     service: Service, set_id: str, who: Principal, how: Json, key: str | None, if_match: str | None
 ) -> str:
     """Queue a run of a set, as soon as it is planned; return its id."""
-    await _apart(service.visible, set_id, who)
+    await _run_apart(service.visible, set_id, who)
     head = await service.planned(set_id, PLANNING_S)
     if head is None:
         raise HTTPException(404, f"no workflow set '{set_id}'")
     _refuse_other_revision(head, if_match)
-    run_id: str = await _apart(service.run, head, how, key_of(who.user, key, [set_id, how]))
+    run_id: str = await _run_apart(service.run, head, how, key_of(who.user, key, [set_id, how]))
     return run_id
 
 
@@ -406,7 +406,7 @@ def summary(service: Service, head: Head) -> Json:
     }
 
 
-def _tagged(request: Request, body: Json) -> Response:
+def _tag_answer(request: Request, body: Json) -> Response:
     """Return a body with an ETag of its content; 304 where the caller has it."""
     text = json.dumps(body, allow_nan=False)
     etag = f'"{hashlib.sha256(text.encode()).hexdigest()[:20]}"'
@@ -415,5 +415,5 @@ def _tagged(request: Request, body: Json) -> Response:
     return Response(text, media_type="application/json", headers={"ETag": etag})
 
 
-async def _apart(function: Any, *arguments: Any) -> Any:
+async def _run_apart(function: Any, *arguments: Any) -> Any:
     return await run_in_threadpool(function, *arguments)

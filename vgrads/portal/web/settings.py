@@ -131,7 +131,7 @@ def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
     """Load the settings of a file (default: the one that ``VGRADS_CONFIG`` names), the environment
     and options."""
     chosen = file or (Path(os.environ[CONFIG]) if os.environ.get(CONFIG) else None)
-    stated = _file_values(chosen) if chosen else {}
+    stated = _read_file_values(chosen) if chosen else {}
     document = {name: value for name, value in options.items() if value is not None}
 
     class Layers(ServiceSettings):
@@ -154,7 +154,7 @@ def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
         raise InputError(str(error), where="environment") from error
 
 
-def _file_values(file: Path) -> dict[str, Any]:
+def _read_file_values(file: Path) -> dict[str, Any]:
     try:
         values = tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError as error:

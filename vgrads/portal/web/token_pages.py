@@ -56,7 +56,7 @@ def add_token_pages(app: FastAPI, service: Service) -> None:
     @app.get("/tokens", response_class=HTMLResponse, include_in_schema=False)
     def tokens(request: Request) -> HTMLResponse:
         _refuse_others(request)
-        return _token_page(service, request)
+        return _render_token_page(service, request)
 
     @app.post("/tokens", include_in_schema=False)
     def create(who: Operator, request: Request, form: Annotated[TokenForm, Form()]) -> HTMLResponse:
@@ -65,14 +65,14 @@ def add_token_pages(app: FastAPI, service: Service) -> None:
             wish = form.as_request()
             secret, row = service.access.create(wish.user, wish.scopes, wish.expires_s, wish.name)
         except InputError as error:
-            return _token_page(service, request, form=form, problem=str(error))
-        return _token_page(service, request, secret=secret, fresh=row)
+            return _render_token_page(service, request, form=form, problem=str(error))
+        return _render_token_page(service, request, secret=secret, fresh=row)
 
     @app.get("/tokens/{token_id}/revoke", response_class=HTMLResponse, include_in_schema=False)
     def ask_revoke(token_id: str, request: Request) -> HTMLResponse:
         _refuse_others(request)
         row = _find(service, token_id)
-        return page_of(request, "", "token_revoke.html", row=row, words=_scope_words(row))
+        return page_of(request, "", "token_revoke.html", row=row, words=_describe_scopes(row))
 
     @app.post("/tokens/{token_id}/revoke", include_in_schema=False)
     def revoke(token_id: str, who: Operator) -> RedirectResponse:
@@ -103,11 +103,11 @@ def _find(service: Service, token_id: str) -> TokenRow:
     raise HTTPException(404, f"no token '{token_id[:60]}'")
 
 
-def _scope_words(row: TokenRow) -> str:
+def _describe_scopes(row: TokenRow) -> str:
     return ", ".join(row.scopes.split())
 
 
-def _token_page(
+def _render_token_page(
     service: Service,
     request: Request,
     form: TokenForm | None = None,
@@ -124,7 +124,7 @@ def _token_page(
         "tokens.html",
         422 if problem else 200,
         needed=needed,
-        rows=[(row, _scope_words(row)) for row in service.access.tokens()] if needed else [],
+        rows=[(row, _describe_scopes(row)) for row in service.access.tokens()] if needed else [],
         now_s=datetime.now(UTC).timestamp(),
         form=form or TokenForm(scopes=("submit",)),
         scopes=_SCOPES,

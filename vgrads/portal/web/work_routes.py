@@ -97,7 +97,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
     )
     def read_work(name: WorkName, who: Reader) -> Json:
         """Read what an id or a name means: its kind, its state, and its own resource."""
-        return _described(service, _find(service, name, who, "status"), who)
+        return _describe_work(service, _find(service, name, who, "status"), who)
 
     @app.get(
         "/v1/work/{name}/logs",
@@ -115,7 +115,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         work = await run_in_threadpool(_find, service, name, who, "logs")
         if work.kind == "bag":
             row = await run_in_threadpool(visible_bag, service, work.id, who)
-            lines = result_lines(service, row, task=_number(task) if task else None)
+            lines = result_lines(service, row, task=_parse_number(task) if task else None)
             return StreamingResponse(lines, media_type=NDJSON)
         run_id = _run_of(work)
         attempts = (
@@ -143,17 +143,17 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         if not task:
             raise InputError("is missing", where="task")
         if work.kind == "bag":
-            return explain_bag_task(visible_bag(service, work.id, who), _number(task))
+            return explain_bag_task(visible_bag(service, work.id, who), _parse_number(task))
         return explain_placement(service, work.set_id, who, task)
 
 
-def _number(task: str) -> int:
+def _parse_number(task: str) -> int:
     if not task.isascii() or not task.isdigit() or len(task) > 10:
         raise InputError(f"'{task}' is no number of a task of a bag", where="task")
     return int(task)
 
 
-def _described(service: Service, work: NamedWork, who: Principal) -> Json:
+def _describe_work(service: Service, work: NamedWork, who: Principal) -> Json:
     if work.kind == "pool":
         pool = pool_of(ledger_for(service, who), work.id)
         state = {"name": work.id, "owner": pool["owner"]}
@@ -231,7 +231,7 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         if work.kind == "bag":
             return await run_in_threadpool(
                 lambda: retry_row(
-                    service, visible_bag(service, work.id, who), list(map(_number, tasks))
+                    service, visible_bag(service, work.id, who), list(map(_parse_number, tasks))
                 )
             )
         return {"run": await retry_run(service, work.set_id, who, tasks, key)}

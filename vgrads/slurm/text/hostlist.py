@@ -29,7 +29,7 @@ def expand_hostlist(text: str) -> list[str]:
     for element in _ELEMENT.findall(text.strip()):
         if element:
             parts = _BRACKETS.split(element)
-            choices = [list(_numbers(p)) if n % 2 else [p] for n, p in enumerate(parts)]
+            choices = [list(_format_numbers(p)) if n % 2 else [p] for n, p in enumerate(parts)]
             _check_count(len(names) + prod(map(len, choices)))
             names.extend(map("".join, product(*choices)))
     return names
@@ -77,7 +77,7 @@ def _fold(prefix: str, width: int, numbers: list[int]) -> str:
     return f"{prefix}[{','.join(parts)}]"
 
 
-def _numbers(text: str) -> Iterator[str]:
+def _format_numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         low, _, high = part.partition("-")
         if low.isdigit() and high.isdigit():

@@ -75,9 +75,9 @@ def scan(command: CommandOptions, arguments: Sequence[str]) -> tuple[Parsed, lis
             words += rest
             break
         if word.startswith("--"):
-            _long(command, word, rest, parsed)
+            _parse_long(command, word, rest, parsed)
         elif word.startswith("-") and len(word) > 1:
-            _short(command, word, rest, parsed)
+            _parse_short(command, word, rest, parsed)
         else:
             words.append(word)
             if command.ordered:
@@ -86,11 +86,11 @@ def scan(command: CommandOptions, arguments: Sequence[str]) -> tuple[Parsed, lis
     return parsed, words
 
 
-def _long(command: CommandOptions, word: str, rest: list[str], parsed: Parsed) -> None:
+def _parse_long(command: CommandOptions, word: str, rest: list[str], parsed: Parsed) -> None:
     name, equals, value = word[2:].partition("=")
     if _skip(command, name, equals, rest):
         return
-    option = _named(command, name, word)
+    option = _find_named(command, name, word)
     if option.argument == NONE and equals:
         raise command.error(f"option '--{option.long}' doesn't allow an argument")
     if option.argument == REQUIRED and not equals:
@@ -101,7 +101,7 @@ def _long(command: CommandOptions, word: str, rest: list[str], parsed: Parsed) -
     parsed.append((option.long, value if equals else None))
 
 
-def _named(command: CommandOptions, name: str, word: str) -> Option:
+def _find_named(command: CommandOptions, name: str, word: str) -> Option:
     matches = [option for option in command.options if option.long.startswith(name)]
     exact = [option for option in matches if option.long == name]
     if exact:
@@ -128,7 +128,7 @@ def _skip(command: CommandOptions, name: str, equals: str, rest: list[str]) -> b
     return True
 
 
-def _short(command: CommandOptions, word: str, rest: list[str], parsed: Parsed) -> None:
+def _parse_short(command: CommandOptions, word: str, rest: list[str], parsed: Parsed) -> None:
     letters = word[1:]
     while letters:
         letter, letters = letters[0], letters[1:]

@@ -105,11 +105,11 @@ def _limit_minutes(row: AccountingRow) -> str:
     return "UNLIMITED" if limit_s is None else str(int(limit_s // 60))
 
 
-def _cpu(row: AccountingRow) -> str:
+def _format_cpu(row: AccountingRow) -> str:
     return format_cpu_time(row.job.cpu_s or 0.0)
 
 
-def _reason(row: AccountingRow) -> str:
+def _format_reason(row: AccountingRow) -> str:
     return "None" if row.has_started else row.job.reason
 
 
@@ -132,7 +132,7 @@ class AccountingField:
         return "" if render is None else render(row)
 
 
-def _constant(text: str) -> Text:
+def _make_constant(text: str) -> Text:
     return lambda row: text  # noqa: ARG005 a field of every row
 
 
@@ -149,25 +149,25 @@ _ID: Text = lambda r: r.job.shown_id + r.suffix  # noqa: E731 the same
 _RAW_ID: Text = lambda r: str(r.job.id) + r.suffix  # noqa: E731 the same
 _ALLOCATED: Text = lambda r: r.resources() if r.has_started else ""  # noqa: E731 the same
 _ENERGY: Text = lambda r: "" if r.has_started else "0"  # noqa: E731 the same
-_FREQUENCY = (_constant("Unknown"), _constant("0"))
+_FREQUENCY = (_make_constant("Unknown"), _make_constant("0"))
 
 _TEXTS: dict[str, tuple[Text | None, Text | None]] = {
     "Account": (lambda r: r.job.account, lambda r: r.job.account),
     "AllocCPUS": (_CPUS, _CPUS),
-    "AllocNodes": (lambda r: str(r.job.nodes if r.has_started else 0), _constant("1")),
+    "AllocNodes": (lambda r: str(r.job.nodes if r.has_started else 0), _make_constant("1")),
     "AllocTRES": (_ALLOCATED, _ALLOCATED),
-    "AssocID": (_constant("2"), _constant("2")),
+    "AssocID": (_make_constant("2"), _make_constant("2")),
     "AveCPU": (None, lambda r: "" if r.job.cpu_s is None else format_long(r.job.cpu_s)),
-    "AveCPUFreq": (None, _constant("0")),
+    "AveCPUFreq": (None, _make_constant("0")),
     "AveRSS": (None, _RSS),
     "Cluster": (lambda r: r.texts.cluster, lambda r: r.texts.cluster),
     "Comment": (lambda r: r.job.comment, None),
-    "ConsumedEnergy": (_ENERGY, _constant("0")),
-    "ConsumedEnergyRaw": (_ENERGY, _constant("0")),
+    "ConsumedEnergy": (_ENERGY, _make_constant("0")),
+    "ConsumedEnergyRaw": (_ENERGY, _make_constant("0")),
     "CPUTime": (_CPU_TIME, _CPU_TIME),
     "CPUTimeRAW": (_CPU_S, _CPU_S),
     "DBIndex": (lambda r: str(r.job.id), lambda r: str(r.job.id)),
-    "DerivedExitCode": (_constant("0:0"), None),
+    "DerivedExitCode": (_make_constant("0:0"), None),
     "Elapsed": (_ELAPSED, _ELAPSED),
     "ElapsedRaw": (lambda r: str(r.elapsed_s), lambda r: str(r.elapsed_s)),
     "Eligible": (lambda r: r.texts.instant(r.job.eligible_s, "Unknown"), _start),
@@ -178,27 +178,27 @@ _TEXTS: dict[str, tuple[Text | None, Text | None]] = {
     "Group": (lambda r: r.job.group or r.job.user, None),
     "JobID": (_ID, _ID),
     "JobIDRaw": (_RAW_ID, _RAW_ID),
-    "JobName": (lambda r: r.job.name, _constant("batch")),
-    "Layout": (None, _constant("Unknown")),
+    "JobName": (lambda r: r.job.name, _make_constant("batch")),
+    "Layout": (None, _make_constant("Unknown")),
     "MaxRSS": (None, _RSS),
     "MaxRSSNode": (None, lambda r: "" if r.job.max_rss_kib is None else r.job.node_list),
     "MaxRSSTask": (None, lambda r: "" if r.job.max_rss_kib is None else "0"),
     "NCPUS": (_CPUS, _CPUS),
-    "NNodes": (lambda r: str(r.job.nodes), _constant("1")),
+    "NNodes": (lambda r: str(r.job.nodes), _make_constant("1")),
     "NodeList": (_NODES, _NODES),
-    "NTasks": (None, _constant("1")),
+    "NTasks": (None, _make_constant("1")),
     "Partition": (lambda r: r.job.partition, None),
     "Priority": (lambda r: str(r.texts.priority(r.job)), None),
-    "QOS": (_constant("normal"), None),
-    "QOSRAW": (_constant("1"), None),
-    "Reason": (_reason, None),
+    "QOS": (_make_constant("normal"), None),
+    "QOSRAW": (_make_constant("1"), None),
+    "Reason": (_format_reason, None),
     "ReqCPUFreq": _FREQUENCY,
     "ReqCPUFreqGov": _FREQUENCY,
     "ReqCPUFreqMax": _FREQUENCY,
     "ReqCPUFreqMin": _FREQUENCY,
     "ReqCPUS": (_CPUS, _CPUS),
     "ReqMem": (lambda r: r.requested(), None),
-    "ReqNodes": (lambda r: str(r.job.nodes), _constant("1")),
+    "ReqNodes": (lambda r: str(r.job.nodes), _make_constant("1")),
     "ReqTRES": (lambda r: r.resources(), None),
     "Reserved": (lambda r: format_long(r.wait_s), None),
     "ResvCPU": (lambda r: format_long(r.wait_s * r.job.cpus), None),
@@ -207,16 +207,16 @@ _TEXTS: dict[str, tuple[Text | None, Text | None]] = {
     "State": (_STATE, _STATE),
     "Submit": (_SUBMIT, _start),
     "SubmitLine": (lambda r: f"sbatch {r.job.command}".strip(), None),
-    "Suspended": (_constant("00:00:00"), _constant("00:00:00")),
+    "Suspended": (_make_constant("00:00:00"), _make_constant("00:00:00")),
     "SystemComment": (lambda r: r.job.system_comment, None),
-    "SystemCPU": (_constant("00:00:00"), _constant("00:00:00")),
+    "SystemCPU": (_make_constant("00:00:00"), _make_constant("00:00:00")),
     "Timelimit": (lambda r: format_long(r.job.limit_s), None),
     "TimelimitRaw": (_limit_minutes, None),
-    "TotalCPU": (_cpu, _cpu),
+    "TotalCPU": (_format_cpu, _format_cpu),
     "UID": (lambda r: str(r.job.uid), None),
     "User": (lambda r: r.job.user, None),
-    "UserCPU": (_cpu, _cpu),
-    "WCKeyID": (_constant("0"), None),
+    "UserCPU": (_format_cpu, _format_cpu),
+    "WCKeyID": (_make_constant("0"), None),
     "WorkDir": (lambda r: r.job.folder, None),
 }
 _LEFT = ("JobID", "JobIDRaw")

@@ -151,7 +151,7 @@ class Chosen:
         try:
             return parse_instant(value, self._now_s)
         except SlurmError as error:
-            invalid = _invalid(name)
+            invalid = _make_invalid(name)
             raise SlurmError(f"{error.what}\n{invalid.what}", _INVALID) from error
 
     def word(self, name: str, words: Mapping[str, str]) -> str:
@@ -162,7 +162,7 @@ class Chosen:
         for start, result in words.items():
             if value.lower().startswith(start) and result.startswith(value.lower()):
                 return result
-        raise _invalid(name)
+        raise _make_invalid(name)
 
     def yes_or_no(self, name: str) -> bool | None:
         """Return a truth value, None without the option."""
@@ -173,7 +173,7 @@ class Chosen:
             return True
         if value.lower() in ("no", "n"):
             return False
-        raise _invalid(name)
+        raise _make_invalid(name)
 
     def requeue(self) -> bool | None:
         """Return whether the job may run again, None where this was not stated."""
@@ -184,7 +184,7 @@ class Chosen:
     def exclusive(self) -> bool:
         """Return whether the job gets whole nodes."""
         if self.text("exclusive") not in ("", "user", "mcs"):
-            raise _invalid("exclusive")
+            raise _make_invalid("exclusive")
         return self.has("exclusive")
 
     def export(self) -> Export:
@@ -206,7 +206,7 @@ class Chosen:
                 raise ValueError(value)
             return SignalRequest(parse_signal_name(name), before_s, "B" in flags, "R" in flags)
         except ValueError as error:
-            raise _invalid("signal") from error
+            raise _make_invalid("signal") from error
 
     def array(self, max_size: int) -> ArraySpec | None:
         """Return the indices of an array."""
@@ -228,7 +228,7 @@ class Chosen:
         try:
             return parse(self.text(name))
         except ValueError as error:
-            raise _invalid(name) from error
+            raise _make_invalid(name) from error
 
 
 def refusal(option: str, reason: str, failed: str = "") -> SlurmError:
@@ -242,5 +242,5 @@ def refusal(option: str, reason: str, failed: str = "") -> SlurmError:
     return command_error("sbatch", message, *([failed] if failed else []))
 
 
-def _invalid(name: str) -> SlurmError:
+def _make_invalid(name: str) -> SlurmError:
     return command_error("sbatch", f"Invalid --{name} specification", code=_INVALID)

@@ -17,38 +17,38 @@ from vgrads.slurm.times import format_instant
 _TERM = 15
 
 
-def _block(lines: Sequence[str], single_line: bool) -> str:
+def _format_block(lines: Sequence[str], single_line: bool) -> str:
     return (" " if single_line else "\n   ").join(lines) + ("\n" if single_line else "\n\n")
 
 
 def job_text(job: Job, texts: JobTexts, single_line: bool = False, details: bool = False) -> str:
     """Return the block of a job."""
     lines = [
-        _head(job),
+        _format_head(job),
         f"UserId={job.user}({job.uid}) GroupId={job.group or job.user}({job.gid}) MCS_label=N/A",
         f"Priority={texts.priority(job)} Nice=0 Account={job.account or '(null)'} QOS=normal",
         f"JobState={job.state.value} Reason={job.reason} Dependency={job.dependency or '(null)'}",
         f"Requeue={int(job.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 "
         f"ExitCode={_exit(job)}",
         *(["DerivedExitCode=0:0"] if details else []),
-        *_times(job, texts),
+        *_format_times(job, texts),
         f"Partition={job.partition} AllocNode:Sid=localhost:0",
         "ReqNodeList=(null) ExcNodeList=(null)",
         f"NodeList={job.node_list}",
         *([f"BatchHost={job.node_list.partition(',')[0]}"] if job.node_list else []),
-        *_resources(job, texts, details),
+        *_format_resources(job, texts, details),
         f"Command={job.command or '(null)'}",
         f"WorkDir={job.folder}",
-        *_comment(job),
+        *_format_comment(job),
         f"StdErr={job.stderr or job.stdout}",
         f"StdIn={job.stdin}",
         f"StdOut={job.stdout}",
         "Power=",
     ]
-    return _block([*lines, ""], single_line)
+    return _format_block([*lines, ""], single_line)
 
 
-def _head(job: Job) -> str:
+def _format_head(job: Job) -> str:
     if job.array_id is None:
         return f"JobId={job.id} JobName={job.name}"
     index = job.pending_indices if job.array_index is None else job.array_index
@@ -65,7 +65,7 @@ def _exit(job: Job) -> str:
     return f"{job.exit_code}:{job.exit_signal}"
 
 
-def _times(job: Job, texts: JobTexts) -> list[str]:
+def _format_times(job: Job, texts: JobTexts) -> list[str]:
     start_s = texts.start_s(job)
     if start_s is None and job.state.is_terminal:
         start_s = job.end_s
@@ -83,7 +83,7 @@ def _times(job: Job, texts: JobTexts) -> list[str]:
     ]
 
 
-def _resources(job: Job, texts: JobTexts, details: bool) -> list[str]:
+def _format_resources(job: Job, texts: JobTexts, details: bool) -> list[str]:
     tasks = "N/A" if job.state.is_terminal and job.start_s is None else str(job.tasks)
     allocated = f"  Nodes={job.node_list} CPU_IDs=0-{job.cpus - 1} Mem={job.memory_mib} GRES="
     return [
@@ -100,7 +100,7 @@ def _resources(job: Job, texts: JobTexts, details: bool) -> list[str]:
     ]
 
 
-def _comment(job: Job) -> list[str]:
+def _format_comment(job: Job) -> list[str]:
     promise = "" if job.promise is None else f"Promise={job.promise:.2f}"
     lines = [f"Comment={job.comment} {promise}"] if job.comment else [promise] * bool(promise)
     return lines + [f"SystemComment={job.system_comment} "] * bool(job.system_comment)
@@ -129,7 +129,7 @@ def partition_text(partition: Partition, single_line: bool = False) -> str:
         "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
         f"TRES=cpu={cores},mem={memory}M,node={nodes},billing={cores}",
     ]
-    return _block(lines, single_line)
+    return _format_block(lines, single_line)
 
 
 def node_text(name: str, partitions: Sequence[Partition], single_line: bool = False) -> str:
@@ -152,7 +152,7 @@ def node_text(name: str, partitions: Sequence[Partition], single_line: bool = Fa
         f"CfgTRES=cpu={cores},mem={memory}M,billing={cores}",
         f"AllocTRES={f'cpu={busy}' if busy else ''}",
     ]
-    return _block(lines, single_line)
+    return _format_block(lines, single_line)
 
 
 _CONFIG = {

@@ -52,13 +52,13 @@ def script_lines(script: str, name: str) -> list[list[str]]:
     result = []
     for number, line in enumerate(script.split("\n"), 1):
         if line.startswith(_MAGIC):
-            result.append(_words(line[len(_MAGIC) :], f"{name}: line {number}"))
+            result.append(_split_words(line[len(_MAGIC) :], f"{name}: line {number}"))
         elif line.strip() and not line.lstrip().startswith("#"):
             break
     return result
 
 
-def _words(text: str, where: str) -> list[str]:
+def _split_words(text: str, where: str) -> list[str]:
     words: list[str] = []
     word: str | None = None
     quote, escaped = "", False

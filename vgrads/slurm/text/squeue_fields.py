@@ -29,57 +29,57 @@ def reason_or_nodes(job: Job) -> str:
     return f"({job.reason})" if job.state in _REASON_STATES else job.node_list
 
 
-def _left(job: Job, now_s: float) -> str:
+def _format_left(job: Job, now_s: float) -> str:
     if job.limit_s is None:
         return "UNLIMITED"
     return format_short(job.limit_s - int(job.elapsed_s(now_s)))
 
 
-def _array_index(job: Job) -> str:
+def _format_array_index(job: Job) -> str:
     if job.array_index is not None:
         return str(job.array_index)
     return job.pending_indices or _NONE
 
 
-def _constant(value: str) -> Callable[[Job], str]:
+def _make_constant(value: str) -> Callable[[Job], str]:
     return lambda job: value  # noqa: ARG005 a field of every job
 
 
 _CONSTANT = {
-    "allocnodes": JobField("ALLOC_NODES", _constant("localhost")),
-    "batchflag": JobField("BATCH_FLAG", _constant("1")),
-    "contiguous": JobField("CONTIGUOUS", _constant("0")),
-    "cores": JobField("CORES_PER_SOCKET", _constant("*")),
-    "corespec": JobField("CORE_SPEC", _constant(_NONE)),
-    "derivedec": JobField("DERIVED_EC", _constant("0")),
-    "licenses": JobField("LICENSES", _constant(_NULL)),
-    "mintmpdisk": JobField("MIN_TMP_DISK", _constant("0")),
-    "network": JobField("NETWORK", _constant(_NULL)),
-    "nice": JobField("NICE", _constant("0")),
-    "ntpernode": JobField("NTASKS_PER_NODE", _constant("0")),
-    "feature": JobField("FEATURES", _constant(_NULL)),
-    "gres": JobField("TRES_PER_NODE", _constant(_NONE)),
-    "oversubscribe": JobField("OVER_SUBSCRIBE", _constant("OK")),
-    "qos": JobField("QOS", _constant("normal")),
-    "reboot": JobField("REBOOT", _constant("0")),
-    "reqnodes": JobField("REQ_NODES", _constant("")),
-    "excnodes": JobField("EXC_NODES", _constant("")),
-    "reservation": JobField("RESERVATION", _constant(_NULL)),
-    "schednodes": JobField("SCHEDNODES", _constant(_NULL)),
-    "sct": JobField("S:C:T", _constant("*:*:*")),
-    "selectjobinfo": JobField("", _constant("")),
-    "sockets": JobField("SOCKETS_PER_NODE", _constant("*")),
-    "threads": JobField("THREADS_PER_CORE", _constant("*")),
-    "tres-per-job": JobField("TRES_PER_JOB", _constant(_NONE)),
-    "tres-per-node": JobField("TRES_PER_NODE", _constant(_NONE)),
-    "tres-per-task": JobField("TRES_PER_TASK", _constant(_NONE)),
-    "wckey": JobField("WCKEY", _constant(_NULL)),
+    "allocnodes": JobField("ALLOC_NODES", _make_constant("localhost")),
+    "batchflag": JobField("BATCH_FLAG", _make_constant("1")),
+    "contiguous": JobField("CONTIGUOUS", _make_constant("0")),
+    "cores": JobField("CORES_PER_SOCKET", _make_constant("*")),
+    "corespec": JobField("CORE_SPEC", _make_constant(_NONE)),
+    "derivedec": JobField("DERIVED_EC", _make_constant("0")),
+    "licenses": JobField("LICENSES", _make_constant(_NULL)),
+    "mintmpdisk": JobField("MIN_TMP_DISK", _make_constant("0")),
+    "network": JobField("NETWORK", _make_constant(_NULL)),
+    "nice": JobField("NICE", _make_constant("0")),
+    "ntpernode": JobField("NTASKS_PER_NODE", _make_constant("0")),
+    "feature": JobField("FEATURES", _make_constant(_NULL)),
+    "gres": JobField("TRES_PER_NODE", _make_constant(_NONE)),
+    "oversubscribe": JobField("OVER_SUBSCRIBE", _make_constant("OK")),
+    "qos": JobField("QOS", _make_constant("normal")),
+    "reboot": JobField("REBOOT", _make_constant("0")),
+    "reqnodes": JobField("REQ_NODES", _make_constant("")),
+    "excnodes": JobField("EXC_NODES", _make_constant("")),
+    "reservation": JobField("RESERVATION", _make_constant(_NULL)),
+    "schednodes": JobField("SCHEDNODES", _make_constant(_NULL)),
+    "sct": JobField("S:C:T", _make_constant("*:*:*")),
+    "selectjobinfo": JobField("", _make_constant("")),
+    "sockets": JobField("SOCKETS_PER_NODE", _make_constant("*")),
+    "threads": JobField("THREADS_PER_CORE", _make_constant("*")),
+    "tres-per-job": JobField("TRES_PER_JOB", _make_constant(_NONE)),
+    "tres-per-node": JobField("TRES_PER_NODE", _make_constant(_NONE)),
+    "tres-per-task": JobField("TRES_PER_TASK", _make_constant(_NONE)),
+    "wckey": JobField("WCKEY", _make_constant(_NULL)),
 }
 """Fields of what jobs here never have."""
 _PLAIN = {
     "account": JobField("ACCOUNT", lambda j: j.account or _NULL),
     "arrayjobid": JobField("ARRAY_JOB_ID", lambda j: str(j.array_job_id)),
-    "arraytaskid": JobField("ARRAY_TASK_ID", _array_index),
+    "arraytaskid": JobField("ARRAY_TASK_ID", _format_array_index),
     "batchhost": JobField("EXEC_HOST", lambda j: j.node_list.partition(",")[0] or "n/a"),
     "command": JobField("COMMAND", lambda j: j.command or _NULL),
     "comment": JobField("COMMENT", lambda j: j.comment or _NULL),
@@ -116,25 +116,25 @@ _PLAIN = {
 """Fields that need the job alone."""
 
 
-def _fields(texts: JobTexts) -> dict[str, JobField]:
+def _list_fields(texts: JobTexts) -> dict[str, JobField]:
     """Return the fields by their long names, in lower case."""
     now_s = texts.now_s
     own = {
-        "cluster": JobField("CLUSTER", _constant(texts.cluster)),
+        "cluster": JobField("CLUSTER", _make_constant(texts.cluster)),
         "priority": JobField("PRIORITY", lambda j: f"{texts.priority(j) / 4294967295:.14f}"),
         "prioritylong": JobField("PRIORITY", lambda j: str(texts.priority(j))),
         "tres-alloc": JobField("TRES_ALLOC", texts.resources),
         "accruetime": JobField("ACCRUE_TIME", texts.eligible),
         "deadline": JobField("DEADLINE", lambda j: texts.instant(j.deadline_s, _NONE)),
-        "delayboot": JobField("DELAY_BOOT", _constant("0:00")),
+        "delayboot": JobField("DELAY_BOOT", _make_constant("0:00")),
         "eligibletime": JobField("ELIGIBLE_TIME", texts.eligible),
         "endtime": JobField("END_TIME", texts.end),
         "lastschedeval": JobField("LAST_SCHED_EVAL", texts.submit),
-        "mintime": JobField("TIME_MIN", _constant("0:00")),
+        "mintime": JobField("TIME_MIN", _make_constant("0:00")),
         "pendingtime": JobField("PENDING_TIME", texts.pending_time),
         "starttime": JobField("START_TIME", texts.start),
         "submittime": JobField("SUBMIT_TIME", texts.submit),
-        "timeleft": JobField("TIME_LEFT", lambda j: _left(j, now_s), True),
+        "timeleft": JobField("TIME_LEFT", lambda j: _format_left(j, now_s), True),
         "timelimit": JobField("TIME_LIMIT", lambda j: format_short(j.limit_s), True),
         "timeused": JobField("TIME", lambda j: format_short(j.elapsed_s(now_s)), True),
     }
@@ -199,5 +199,5 @@ _LETTERS = {
 
 def squeue_fields(texts: JobTexts) -> tuple[Mapping[str, JobField], Mapping[str, JobField]]:
     """Return the fields by letter, and by long name in lower case."""
-    long = _fields(texts)
+    long = _list_fields(texts)
     return {letter: long[name] for letter, name in _LETTERS.items()}, long

@@ -156,7 +156,7 @@ def read_job(macros: Macros) -> NodeJob:
     program = expand(macros.get("executable", ""), macros) or ""
     arguments = expand(macros.get("arguments") or macros.get("args", ""), macros)
     given = expand(macros.get("transfer_input_files", ""), macros) or ""
-    command = "" if not program or arguments is None else _command(program, arguments, macros)
+    command = "" if not program or arguments is None else _make_command(program, arguments, macros)
     files = [name.strip() for name in given.split(",")]
     if command and not program.startswith("/") and macros.get("transfer_executable", "") != "false":
         files.insert(0, program)
@@ -164,13 +164,13 @@ def read_job(macros: Macros) -> NodeJob:
         procs=procs,
         memory_mib=memory_mib,
         command=command,
-        inputs=tuple(dict.fromkeys(_inside(files))) if command else (),
+        inputs=tuple(dict.fromkeys(_list_inside(files))) if command else (),
         program=program.rpartition("/")[2],
         unread=tuple(unread),
     )
 
 
-def _inside(files: list[str]) -> Iterator[str]:
+def _list_inside(files: list[str]) -> Iterator[str]:
     """Return files below the folder, as they can be named to a task."""
     for name in files:
         bare = name.removeprefix("./")
@@ -178,7 +178,7 @@ def _inside(files: list[str]) -> Iterator[str]:
             yield bare.rstrip("/")
 
 
-def _command(program: str, arguments: str, macros: Macros) -> str:
+def _make_command(program: str, arguments: str, macros: Macros) -> str:
     own = program if "/" in program else f"./{program}"
     source = expand(macros.get("input", ""), macros)
     words = shlex.join([own, *_split(arguments)])

@@ -48,10 +48,10 @@ class _Value:
     @staticmethod
     def listed(items: Iterable[_Value]) -> _Value:
         parts = tuple(items)
-        return _Value(_all_parents(parts), parts)
+        return _Value(_list_all_parents(parts), parts)
 
 
-def _all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
+def _list_all_parents(values: Iterable[_Value]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(parent for value in values for parent in value.parents))
 
 
@@ -71,10 +71,10 @@ def read_cwl(
     reader = _CwlReader(
         {entry["id"]: entry for entry in graph if "id" in entry}, runtimes, str(path)
     )
-    process = _main(graph, str(path))
+    process = _find_main(graph, str(path))
     document = load_mapping(inputs) if inputs is not None else {}
     values = {
-        _last(i): _Value.constant(document.get(_last(i), i.get("default")))
+        _take_last(i): _Value.constant(document.get(_take_last(i), i.get("default")))
         for i in process["inputs"]
     }
     if process["class"] == "Workflow":
@@ -130,7 +130,7 @@ def _pack(path: Path, entry: str) -> dict[str, Any]:
     return packed
 
 
-def _main(graph: Sequence[Json], where: str) -> Json:
+def _find_main(graph: Sequence[Json], where: str) -> Json:
     mains = [entry for entry in graph if entry.get("id") in ("#main", None)] or list(graph)
     results = [entry for entry in mains if entry.get("class") == "Workflow"] or mains
     if len(results) != 1:
@@ -138,7 +138,7 @@ def _main(graph: Sequence[Json], where: str) -> Json:
     return results[0]
 
 
-def _last(entry: Json | str) -> str:
+def _take_last(entry: Json | str) -> str:
     """Return the last part of an id: ``#main/align/reads`` is ``reads``."""
     name = entry if isinstance(entry, str) else str(entry["id"])
     return name.rpartition("/")[2].lstrip("#")
@@ -181,7 +181,7 @@ class _CwlReader:
     ) -> Values:
         """Unfold all steps of a workflow, in an order that its links allow; return its outputs."""
         value_of = {
-            i["id"]: values.get(_last(i), _Value.constant(i.get("default")))
+            i["id"]: values.get(_take_last(i), _Value.constant(i.get("default")))
             for i in process["inputs"]
         }
         waiting = list(process["steps"])
@@ -190,10 +190,10 @@ class _CwlReader:
             ready = [
                 step
                 for step in waiting
-                if all(s in value_of for i in step["in"] for s in _sources(i))
+                if all(s in value_of for i in step["in"] for s in _list_sources(i))
             ]
             if not ready:
-                named = ", ".join(sorted(map(_last, waiting)))
+                named = ", ".join(sorted(map(_take_last, waiting)))
                 raise InputError(
                     f"these steps are on a dependency cycle, or depend on one: {named}",
                     where=self.where,
@@ -203,7 +203,7 @@ class _CwlReader:
                 value_of |= {f"{step['id']}/{name}": value for name, value in result.items()}
                 waiting.remove(step)
         return {
-            _last(out): _linked(_sources(out, "outputSource"), out, value_of)
+            _take_last(out): _resolve_link(_list_sources(out, "outputSource"), out, value_of)
             for out in process["outputs"]
         }
 
@@ -212,26 +212,26 @@ class _CwlReader:
         workflow."""
         if process["class"] == "Workflow":
             return self.workflow(process, values, f"{name}.", requested)
-        parents = _all_parents(values.values())
+        parents = _list_all_parents(values.values())
         if process["class"] != "ExpressionTool":
             parents = (self._task(process, parents, name, requested.by(process)),)
-        return {_last(out): _Value(parents) for out in process["outputs"]}
+        return {_take_last(out): _Value(parents) for out in process["outputs"]}
 
     def _step(self, step: Json, value_of: Values, prefix: str, requested: _Requirements) -> Values:
         run = step["run"]
         process = self.graph[run] if isinstance(run, str) else run
-        name = prefix + _last(step)
+        name = prefix + _take_last(step)
         if "when" in step:
             self.notes.add(
                 f"counts step {name} as if it ran; its condition (when) is evaluated while the "
                 "workflow runs"
             )
-        values = {_last(i): _linked(_sources(i), i, value_of) for i in step["in"]}
+        values = {_take_last(i): _resolve_link(_list_sources(i), i, value_of) for i in step["in"]}
         requested = requested.by(step)
         over = step.get("scatter")
         if over is None:
             return self.process(process, values, name, requested)
-        names = [_last(item) for item in ([over] if isinstance(over, str) else over)]
+        names = [_take_last(item) for item in ([over] if isinstance(over, str) else over)]
         lists = [self._items(values[word], word, name) for word in names]
         pairs = self._combined(lists, step.get("scatterMethod", "dotproduct"), name)
         created = [
@@ -243,7 +243,7 @@ class _CwlReader:
         nested = step.get("scatterMethod") == "nested_crossproduct"
         width = [len(items) for items in lists] if nested else [len(pairs)]
         return {
-            _last(out): _shaped([item[_last(out)] for item in created], width)
+            _take_last(out): _shape_outputs([item[_take_last(out)] for item in created], width)
             for out in step["out"]
         }
 
@@ -286,17 +286,17 @@ class _CwlReader:
         while name in self.tasks:  # a step may have the name of a part of a scatter
             name += "_"
         step = _NUMBERS.sub("", name).rpartition(".")[2]
-        kind = _last(str(tool.get("id", ""))).removesuffix(".cwl")
+        kind = _take_last(str(tool.get("id", ""))).removesuffix(".cwl")
         kind = step if kind in ("", "run", "main") else kind
         resources = requested.of("ResourceRequirement")
-        limit = _number(requested.of("ToolTimeLimit").get("timelimit"))
-        cores = _least(resources, "cores")
+        limit = _read_number(requested.of("ToolTimeLimit").get("timelimit"))
+        cores = _find_least(resources, "cores")
         self.tasks[name] = Task(
             id=name,
             kind=kind,
             parents=parents,
             procs=max(1, math.ceil(cores)),
-            memory_mib=_least(resources, "ram"),
+            memory_mib=_find_least(resources, "ram"),
             **timed(self.runtimes, (name, step, kind), None, limit),
         )
         if any(isinstance(value, str) and "$" in value for value in resources.values()):
@@ -304,12 +304,12 @@ class _CwlReader:
         return name
 
 
-def _sources(link: Json, key: str = "source") -> list[str]:
+def _list_sources(link: Json, key: str = "source") -> list[str]:
     result = link.get(key) or []
     return [result] if isinstance(result, str) else list(result)
 
 
-def _linked(sources: Sequence[str], link: Json, value_of: Values) -> _Value:
+def _resolve_link(sources: Sequence[str], link: Json, value_of: Values) -> _Value:
     """Return the value of a link: of one source, of several merged, or a default."""
     if not sources:
         return _Value.constant(link.get("default"))
@@ -319,28 +319,32 @@ def _linked(sources: Sequence[str], link: Json, value_of: Values) -> _Value:
     if link.get("linkMerge") != "merge_flattened":
         return _Value.listed(values)
     if any(value.items is None and value.parents for value in values):  # a file, or a list of them
-        return _Value(_all_parents(values))
+        return _Value(_list_all_parents(values))
     return _Value.listed(
         item for value in values for item in (value.items if value.items is not None else (value,))
     )
 
 
-def _shaped(values: Sequence[_Value], width: Sequence[int]) -> _Value:
+def _shape_outputs(values: Sequence[_Value], width: Sequence[int]) -> _Value:
     """Return outputs of a scatter as a list, or as nested lists for a nested cross product."""
     if len(width) == 1:
         return _Value.listed(values)
     inner = math.prod(width[1:])
     return _Value.listed(
-        _shaped(values[n * inner : (n + 1) * inner], width[1:]) for n in range(width[0])
+        _shape_outputs(values[n * inner : (n + 1) * inner], width[1:]) for n in range(width[0])
     )
 
 
-def _least(resources: Json, what: str) -> float:
+def _find_least(resources: Json, what: str) -> float:
     """Return the requested minimum, or the maximum if there is none; 0 if neither is a number."""
-    return _number(resources.get(f"{what}Min")) or _number(resources.get(f"{what}Max")) or 0.0
+    return (
+        _read_number(resources.get(f"{what}Min"))
+        or _read_number(resources.get(f"{what}Max"))
+        or 0.0
+    )
 
 
-def _number(value: object) -> float | None:
+def _read_number(value: object) -> float | None:
     """Return a number above 0; None if missing, or for an expression."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

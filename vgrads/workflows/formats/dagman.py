@@ -280,7 +280,7 @@ class _DagReader:
         statements = [
             inner
             for statement in self._statements[path]
-            for inner in _include(statement, folder, self._reading)
+            for inner in _include_file(statement, folder, self._reading)
         ]
         scope = _Scope(prefix, folder)
         for statement in statements:
@@ -345,7 +345,7 @@ class _DagReader:
         return group
 
 
-def _include(statement: DagCommand, folder: Path, reading: Reading) -> Iterator[DagCommand]:
+def _include_file(statement: DagCommand, folder: Path, reading: Reading) -> Iterator[DagCommand]:
     """Return a command, or those of the file that it includes."""
     if statement.command != "INCLUDE":
         yield statement
@@ -354,7 +354,7 @@ def _include(statement: DagCommand, folder: Path, reading: Reading) -> Iterator[
     path = folder / name
     with reading.follow(path, statement.place) as text:
         for inner in read_commands(text, str(path)):
-            yield from _include(inner, folder, reading)
+            yield from _include_file(inner, folder, reading)
 
 
 def _match_pins(

@@ -84,13 +84,13 @@ class NodeTasks:
             return 1
         if description.conditional:
             self._reading.list("conditions are not evaluated in", description.name or node.own)
-        return count_jobs(description, _macros(node, 0) if description.queue else {})
+        return count_jobs(description, _list_macros(node, 0) if description.queue else {})
 
     def _task(self, node: DagNode, task_id: str, index: int, parents: tuple[str, ...]) -> Task:
         if node.noop:
             return Task(id=task_id, runtime_s=0.0, kind="noop", parents=parents, command="true")
-        description, stem = node.description, _stem(node.submit)
-        job = None if description is None else read_job(_macros(node, index))
+        description, stem = node.description, _find_stem(node.submit)
+        job = None if description is None else read_job(_list_macros(node, index))
         names = (node.name, node.own, node.submit, stem, job.program if job else "")
         inline = description is not None and not description.name
         task = Task(
@@ -114,11 +114,11 @@ class NodeTasks:
 
 
 @lru_cache
-def _stem(name: str) -> str:
+def _find_stem(name: str) -> str:
     return PurePath(name).stem
 
 
-def _macros(node: DagNode, index: int) -> dict[str, str]:
+def _list_macros(node: DagNode, index: int) -> dict[str, str]:
     """Return the values of macros by name in lower case: VARS, except appended ones, yield to the
     submit description."""
     commands = {} if node.description is None else node.description.commands

@@ -58,11 +58,11 @@ def _read(
         raise InputError(f"is not valid XML: {error}", where=where) from error
     if _tag(root) != "adag":
         raise InputError(f"is no DAX: its root is <{_tag(root)}>", where=where)
-    parents = _parents(root, prefix)
+    parents = _list_parents(root, prefix)
     for element in root:
         tag = _tag(element)
         if tag == "job":
-            graph.jobs.append(_task(element, prefix, parents, graph.file_mib, (where, *how)))
+            graph.jobs.append(_make_task(element, prefix, parents, graph.file_mib, (where, *how)))
         elif tag in _SUB_WORKFLOWS:
             _follow(element, path, prefix, graph, how)
             task_id = prefix + element.get("id", "")
@@ -96,7 +96,7 @@ def _tag(element: Element) -> str:
     return element.tag.rsplit("}", 1)[-1]
 
 
-def _parents(root: Element, prefix: str) -> defaultdict[str, list[str]]:
+def _list_parents(root: Element, prefix: str) -> defaultdict[str, list[str]]:
     results: defaultdict[str, list[str]] = defaultdict(list)
     for child in root:
         if _tag(child) == "child":
@@ -105,7 +105,7 @@ def _parents(root: Element, prefix: str) -> defaultdict[str, list[str]]:
     return results
 
 
-def _task(
+def _make_task(
     job: Element,
     prefix: str,
     parents: defaultdict[str, list[str]],

@@ -45,7 +45,7 @@ _TEMPLATE = re.compile(r"\{(\w+)\}")
 def parse_jx(text: str, where: str) -> ast.expr:
     """Return the tree of a document; InputError names the wrong line."""
     try:
-        return ast.parse(_star_comprehensions(text.strip()), filename=where, mode="eval").body
+        return ast.parse(_rewrite_comprehensions(text.strip()), filename=where, mode="eval").body
     except SyntaxError as error:
         place = f"{where}: line {error.lineno}"
         raise InputError(f"is not valid JX: {error.msg}", where=place) from None
@@ -56,7 +56,7 @@ def parse_jx(text: str, where: str) -> ast.expr:
 _PART = re.compile(r'"(?:\\.|[^"\\])*"|#[^\n]*|\bfor\b|[\[\](){},]')
 
 
-def _star_comprehensions(text: str) -> str:
+def _rewrite_comprehensions(text: str) -> str:
     """Write ``[a for x in y, b]`` as ``[*[a for x in y], b]``."""
     marks: list[tuple[int, str]] = []
     nested: list[list[Any]] = []  # bracket, begin of its current item, whether that has a loop
@@ -171,7 +171,7 @@ class JxEvaluator:
         left, right = self.value(tree.left, names), self.value(tree.right, names)
         if isinstance(tree.op, ast.Add):
             if isinstance(left, str) != isinstance(right, str):
-                left, right = _as_text(left), _as_text(right)
+                left, right = _convert_to_text(left), _convert_to_text(right)
             if not isinstance(left, int | float) and len(left) + len(right) > MOST_STEPS:
                 raise ValueError("is too long")
             return left + right
@@ -216,7 +216,7 @@ class JxEvaluator:
         return _FUNCTIONS[name](*arguments)
 
 
-def _as_text(value: JxValue) -> str:
+def _convert_to_text(value: JxValue) -> str:
     """Return a value that is added to a text, as JX prints it."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
@@ -225,7 +225,7 @@ def _as_text(value: JxValue) -> str:
     return f"{value:.16g}" if isinstance(value, float) else str(value)
 
 
-def _formatted(pattern: str, values: tuple[object, ...]) -> str:
+def _format_values(pattern: str, values: tuple[object, ...]) -> str:
     if _LONG_NUMBER.search(pattern):
         raise ValueError("a width has more than three digits")
     return pattern % values
@@ -236,7 +236,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ceil": math.ceil,
     "dirname": lambda path: posixpath.dirname(path) or ".",
     "floor": math.floor,
-    "format": lambda pattern, *values: _formatted(pattern, values),
+    "format": lambda pattern, *values: _format_values(pattern, values),
     "items": lambda value: [[key, item] for key, item in value.items()],
     "join": lambda items, separator=" ": separator.join(items),
     "keys": list,

@@ -103,7 +103,7 @@ def format_of(path: Path, text: str) -> str:
     if start == "<":
         return "DAX"
     if start == "{":
-        return _of_json(text)
+        return _detect_json(text)
     if is_trace(text):
         return "Nextflow trace"
     if suffix in _SUFFIXES:
@@ -120,7 +120,7 @@ def format_of(path: Path, text: str) -> str:
     return next((name for name, pattern in looks if pattern.search(text)), "")
 
 
-def _of_json(text: str) -> str:
+def _detect_json(text: str) -> str:
     """Return the format of a JSON document by its keys; an unreadable one may be a set in YAML's
     flow style, or have expressions of JX; otherwise WfFormat's reader reports the error."""
     try:

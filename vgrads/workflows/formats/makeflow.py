@@ -140,7 +140,7 @@ class _MakeflowReader:
         yield from stored
 
     def _add_command(self, draft: _Draft, line: str, place: str) -> None:
-        command = _unfold(line, self._lookup(draft)).strip()
+        command = _expand_value(line, self._lookup(draft)).strip()
         if not command:
             return
         modifiers = re.match(r"((?:LOCAL|MAKEFLOW)\s+)+", command)
@@ -176,7 +176,7 @@ class _MakeflowReader:
     def _direct(self, line: str, draft: _Draft | None, place: str) -> None:
         match = _DIRECTIVE.match(line)
         assert match is not None
-        kind, name, value = match[1], match[2], _unquote(_unfold(match[3], {}))
+        kind, name, value = match[1], match[2], _unquote(_expand_value(match[3], {}))
         if kind == "SIZE":
             size = _SIZE.match(value)
             if size is None:
@@ -200,14 +200,14 @@ class _MakeflowReader:
         if match is None:
             raise InputError("is neither a rule (outputs : inputs) nor an assignment", where=place)
         lookup = self._lookup(draft)
-        name, value = match[1], _unfold(match[3].strip(), lookup).strip()
+        name, value = match[1], _expand_value(match[3].strip(), lookup).strip()
         if match[2] == "+=":
             value = f"{lookup.get(name, '')} {value}".strip()
         self._set(name, value, draft, place)
 
     def _set(self, name: str, value: str, draft: _Draft | None, place: str) -> None:
         if name in _RESOURCES:
-            _number(name, value, place)
+            _parse_number(name, value, place)
         if name in _NOT_HONOURED:
             self._reading.list("not honoured", name)
         if draft is not None:
@@ -233,7 +233,7 @@ class _MakeflowReader:
         rule = draft.rule
         variables = ChainMap(draft.own, self._variables[rule.category], self._variables[""])
         rule.resources = {
-            _RESOURCES[name]: _number(name, variables[name], rule.place)
+            _RESOURCES[name]: _parse_number(name, variables[name], rule.place)
             for name in _RESOURCES
             if name in variables
         }
@@ -277,7 +277,7 @@ def _is_rule(line: str) -> bool:
     return False
 
 
-def _unfold(text: str, variables: Mapping[str, str]) -> str:
+def _expand_value(text: str, variables: Mapping[str, str]) -> str:
     """Return a command or value: known variables replaced, except within single quotes (unknown
     ones are left to the shell), one level of backslashes and comments removed; quotes stay."""
     parts, quote, at = [], "", 0
@@ -307,7 +307,7 @@ def _split_files(text: str, variables: Mapping[str, str], place: str) -> Iterato
         at, kind = token.end(), token.lastgroup
         if kind == "variable":
             left -= 1
-            text, at = _value_of(token[0], variables if left else {}, place) + text[at:], 0
+            text, at = _find_value(token[0], variables if left else {}, place) + text[at:], 0
         elif kind in ("gap", "mark"):
             if word:
                 yield word
@@ -320,7 +320,7 @@ def _split_files(text: str, variables: Mapping[str, str], place: str) -> Iterato
             raise InputError(f"has no closing {token[0]}", where=place)
         elif kind == "quoted":
             word += _VARIABLE.sub(
-                lambda m: _unquote(_value_of(m[0], variables, place)), token["quoted"]
+                lambda m: _unquote(_find_value(m[0], variables, place)), token["quoted"]
             )
         else:
             word += token[kind or 0]
@@ -328,7 +328,7 @@ def _split_files(text: str, variables: Mapping[str, str], place: str) -> Iterato
         yield word
 
 
-def _value_of(variable: str, variables: Mapping[str, str], place: str) -> str:
+def _find_value(variable: str, variables: Mapping[str, str], place: str) -> str:
     name = variable.strip("${}()")
     if name not in variables:
         raise InputError(
@@ -344,7 +344,7 @@ def _unquote(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
 
 
-def _number(name: str, value: str, place: str) -> float:
+def _parse_number(name: str, value: str, place: str) -> float:
     try:
         number = float(_unquote(value))
     except ValueError:

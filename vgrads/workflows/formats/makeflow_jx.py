@@ -59,13 +59,13 @@ def _read(
     if not isinstance(rules, list) or not rules:
         raise InputError("has no list of rules", where=where)
     read = [
-        _rule(f"{prefix}rule{number}", rule, document, f"{where}: rule {number}", how)
+        _read_rule(f"{prefix}rule{number}", rule, document, f"{where}: rule {number}", how)
         for number, rule in enumerate(rules, 1)
     ]
     return read_rules(read, *how)
 
 
-def _rule(
+def _read_rule(
     name: str, rule: Any, document: Json, place: str, how: tuple[Runtimes, Reading]
 ) -> MakeflowRule:
     reading = how[1]
@@ -79,9 +79,11 @@ def _rule(
         if key not in _KEYS:
             reading.list("not known", f"'{key}' of {place.rpartition(': ')[2]}")
     category = str(rule.get("category") or document.get("default_category") or "")
-    general = _object(_object(document.get("categories"), place).get(category), place)
+    general = _require_object(
+        _require_object(document.get("categories"), place).get(category), place
+    )
     resources, env = (
-        {**_object(general.get(what), place), **_object(rule.get(what), place)}
+        {**_require_object(general.get(what), place), **_require_object(rule.get(what), place)}
         for what in ("resources", "environment")
     )
     for key in resources:
@@ -94,26 +96,29 @@ def _rule(
     return MakeflowRule(
         name=name,
         place=place,
-        inputs=_files(rule.get("inputs"), place, reading),
-        outputs=_files(rule.get("outputs"), place, reading),
+        inputs=_list_files(rule.get("inputs"), place, reading),
+        outputs=_list_files(rule.get("outputs"), place, reading),
         command=rule.get("command", ""),
         category=category,
-        resources={key: _number(resources, key, place) for key in _RESOURCES if key in resources},
-        env={
-            key: str(v) for key, v in {**_object(document.get("environment"), place), **env}.items()
+        resources={
+            key: _read_number(resources, key, place) for key in _RESOURCES if key in resources
         },
-        nested=_nested(name, rule, place, how) if "workflow" in rule else None,
+        env={
+            key: str(v)
+            for key, v in {**_require_object(document.get("environment"), place), **env}.items()
+        },
+        nested=_read_nested(name, rule, place, how) if "workflow" in rule else None,
     )
 
 
-def _nested(name: str, rule: Json, place: str, how: tuple[Runtimes, Reading]) -> list[Task]:
+def _read_nested(name: str, rule: Json, place: str, how: tuple[Runtimes, Reading]) -> list[Task]:
     """Read the workflow that a rule runs, with the names that it defines for it."""
     path = how[1].path.parent / str(rule["workflow"])
     with how[1].follow(path, place) as text:
-        return _read(text, path, f"{name}+", _object(rule.get("args"), place), how)
+        return _read(text, path, f"{name}+", _require_object(rule.get("args"), place), how)
 
 
-def _object(value: object, place: str) -> Json:
+def _require_object(value: object, place: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -121,22 +126,22 @@ def _object(value: object, place: str) -> Json:
     return value
 
 
-def _number(resources: Json, name: str, place: str) -> float:
+def _read_number(resources: Json, name: str, place: str) -> float:
     value = resources[name]
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise InputError(f"'{name}' is not a number", where=place)
     return float(value)
 
 
-def _files(value: object, place: str, reading: Reading) -> tuple[str, ...]:
+def _list_files(value: object, place: str, reading: Reading) -> tuple[str, ...]:
     """Return the names of files in the workflow; some have another name for the task."""
     items = value if isinstance(value, list) else [] if value is None else None
     if items is None:
         raise InputError("inputs and outputs must be lists", where=place)
-    return tuple(dict.fromkeys(_file(item, place, reading) for item in items))
+    return tuple(dict.fromkeys(_read_file(item, place, reading) for item in items))
 
 
-def _file(item: object, place: str, reading: Reading) -> str:
+def _read_file(item: object, place: str, reading: Reading) -> str:
     name = item.get("dag_name") if isinstance(item, dict) else item
     if isinstance(item, dict) and item.get("task_name") not in (None, name):
         reading.count("file", "are", "not renamed for the task")

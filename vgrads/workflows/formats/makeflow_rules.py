@@ -45,12 +45,12 @@ def read_rules(rules: Sequence[MakeflowRule], runtimes: Runtimes, reading: Readi
             if name in makers:
                 raise InputError(f"'{name}' is written by {makers[name]} too", where=rule.place)
             makers[name] = rule.name
-    tasks = [_task(rule, makers, runtimes, reading) for rule in rules]
+    tasks = [_make_task(rule, makers, runtimes, reading) for rule in rules]
     nested = {rule.name: rule.nested for rule in rules if rule.nested is not None}
     return put_in_place(tasks, nested, str(reading.path), reading)
 
 
-def _task(
+def _make_task(
     rule: MakeflowRule, makers: Mapping[str, str], runtimes: Runtimes, reading: Reading
 ) -> Task:
     program = _find_program(rule.command)

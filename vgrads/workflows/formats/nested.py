@@ -17,7 +17,7 @@ def put_in_place(
 
     InputError if that describes too many tasks or edges.
     """
-    ends = {name: _last(inner) for name, inner in nested.items()}
+    ends = {name: _list_last(inner) for name, inner in nested.items()}
     result: list[Task] = []
     edges = 0
     for task in tasks:
@@ -31,7 +31,7 @@ def put_in_place(
     return result
 
 
-def _last(tasks: Sequence[Task]) -> tuple[str, ...]:
+def _list_last(tasks: Sequence[Task]) -> tuple[str, ...]:
     """Return the tasks that no other one waits for."""
     with_children = {parent for task in tasks for parent in task.parents}
     return tuple(task.id for task in tasks if task.id not in with_children)

@@ -53,8 +53,8 @@ def read_trace(
     ``work``: Nextflow's work folder; otherwise the trace's own ``workdir`` column, otherwise
     ``work`` next to the trace.
     """
-    rows, left = _rows(path)
-    folders = {cell(row, "hash"): _folder(row, work or path.parent / "work") for row in rows}
+    rows, left = _select_rows(path)
+    folders = {cell(row, "hash"): _find_folder(row, work or path.parent / "work") for row in rows}
     missing = [name for name, folder in folders.items() if folder is None]
     if missing:
         raise InputError(
@@ -68,14 +68,14 @@ def read_trace(
                 "vgrads runtimes learn"
             ),
         )
-    ids = dict(zip(folders, _ids(rows), strict=True))
-    tasks = [_task(row, ids, folders, runtimes) for row in rows]
+    ids = dict(zip(folders, _make_ids(rows), strict=True))
+    tasks = [_make_task(row, ids, folders, runtimes) for row in rows]
     if left:
         reading.count("attempt", "are", "left out, without success", left)
     return make_workflow(path.stem, tasks, where=str(path))
 
 
-def _rows(path: Path) -> tuple[list[Row], int]:
+def _select_rows(path: Path) -> tuple[list[Row], int]:
     """Return rows of successful tasks, one for each work folder; and the number of the others."""
     stored: dict[str, Row] = {}
     left = 0
@@ -94,7 +94,7 @@ def _rows(path: Path) -> tuple[list[Row], int]:
     return list(stored.values()), left
 
 
-def _folder(row: Row, work: Path) -> Path | None:
+def _find_folder(row: Row, work: Path) -> Path | None:
     """Return a task's work folder, if it exists with the script that staged its inputs."""
     workdir = cell(row, "workdir")
     group, _, begin = cell(row, "hash").partition("/")
@@ -104,10 +104,10 @@ def _folder(row: Row, work: Path) -> Path | None:
     return next((folder for folder in near if (folder / _SCRIPTS[0]).is_file()), None)
 
 
-def _ids(rows: list[Row]) -> Iterator[str]:
+def _make_ids(rows: list[Row]) -> Iterator[str]:
     """Return process and tag; with the hash if several are equal."""
     names = [
-        _ODD.sub("_", ".".join(filter(None, (_kind(row), named(row)[1]))))[:_LONGEST]
+        _ODD.sub("_", ".".join(filter(None, (_find_kind(row), named(row)[1]))))[:_LONGEST]
         for row in rows
     ]
     often = Counter(names)
@@ -115,18 +115,18 @@ def _ids(rows: list[Row]) -> Iterator[str]:
         yield f"{name}.{cell(row, 'hash').replace('/', '-')}" if often[name] > 1 else name
 
 
-def _kind(row: Row) -> str:
+def _find_kind(row: Row) -> str:
     """Return the process without its enclosing workflows, as for learned run times."""
     return named(row)[0].rpartition(":")[2] or "task"
 
 
-def _task(
+def _make_task(
     row: Row, ids: Mapping[str, str], folders: Mapping[str, Path | None], runtimes: Runtimes
 ) -> Task:
     own, took = cell(row, "hash"), realtime(row)
-    kind = _kind(row)
+    kind = _find_kind(row)
     size = parse_bytes(cell(row, "memory")) or parse_bytes(cell(row, "peak_rss")) or 0.0
-    result = (ids.get(name) or ids.get(name[:_SHORT]) for name in _staged(folders[own]))
+    result = (ids.get(name) or ids.get(name[:_SHORT]) for name in _list_staged(folders[own]))
     parents = dict.fromkeys(name for name in result if name is not None and name != ids[own])
     return Task(
         id=ids[own],
@@ -138,14 +138,14 @@ def _task(
     )
 
 
-def _staged(folder: Path | None) -> list[str]:
+def _list_staged(folder: Path | None) -> list[str]:
     """Return hashes of the work folders from which a task's inputs were staged."""
     if folder is None:
         return []
-    run, stage = (_text(folder / name) for name in _SCRIPTS)
+    run, stage = (_read_text(folder / name) for name in _SCRIPTS)
     brought = _STAGED.search(run)
     return _FOLDER.findall((brought[0] if brought else "") + stage)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return read_user_file(path).decode(errors="replace") if path.is_file() else ""

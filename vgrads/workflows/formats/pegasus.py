@@ -61,13 +61,13 @@ def _read(
     for key in document:
         if key not in _KEYS:
             how[1].list("not used", with_line(str(key), rf"^{re.escape(str(key))}\s*:", text))
-    parents = _parents(document, where, prefix)
+    parents = _list_parents(document, where, prefix)
     for job in jobs:
         task_id = prefix + str(job.get("id", ""))
         kind = job.get("type", "job")
         if kind == "job":
             try:
-                graph.jobs.append(_task(job, prefix, parents, graph.file_mib, (where, *how)))
+                graph.jobs.append(_make_task(job, prefix, parents, graph.file_mib, (where, *how)))
             except (AttributeError, TypeError) as error:
                 place = f"{where}: job '{job.get('id', '')}'"
                 raise InputError(f"is not a valid job: {error}", where=place) from error
@@ -94,7 +94,7 @@ def _follow(
     place = f"{path}: job '{job.get('id', '')}'"
     if not job.get("file"):
         raise InputError("is a sub-workflow that names no file", where=place)
-    file = find_file(str(job["file"]), path.parent, _replicas(document))
+    file = find_file(str(job["file"]), path.parent, _index_replicas(document))
     with how[1].follow(file, place) as text:
         if job["type"] == "condorWorkflow":
             graph.put_dag(task_id, read_dag_tasks(text, file, f"{task_id}+", *how))
@@ -104,7 +104,7 @@ def _follow(
     graph.put(task_id, inner, place, how[1])
 
 
-def _replicas(document: Mapping[str, Any]) -> dict[str, list[str]]:
+def _index_replicas(document: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the physical names of files by their logical ones."""
     catalog = document.get("replicaCatalog")
     listed = catalog.get("replicas") if isinstance(catalog, Mapping) else None
@@ -117,7 +117,9 @@ def _replicas(document: Mapping[str, Any]) -> dict[str, list[str]]:
     return result
 
 
-def _parents(document: Mapping[str, Any], where: str, prefix: str) -> defaultdict[str, list[str]]:
+def _list_parents(
+    document: Mapping[str, Any], where: str, prefix: str
+) -> defaultdict[str, list[str]]:
     results: defaultdict[str, list[str]] = defaultdict(list)
     for entry in document.get("jobDependencies") or ():
         try:
@@ -130,7 +132,7 @@ def _parents(document: Mapping[str, Any], where: str, prefix: str) -> defaultdic
     return results
 
 
-def _task(
+def _make_task(
     job: Mapping[str, Any],
     prefix: str,
     parents: Mapping[str, list[str]],

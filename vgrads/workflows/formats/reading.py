@@ -68,7 +68,7 @@ class Reading:
                 f"{format_count(n, noun, verb)} {what}"
                 for (noun, verb, what), n in self._counts.items()
             ),
-            *(f"{what}: {_enumerated(list(names))}" for what, names in self._listed.items()),
+            *(f"{what}: {_enumerate_names(list(names))}" for what, names in self._listed.items()),
             *self._remarks,
         ]
         line = "; ".join((", ".join(read), *parts))
@@ -133,6 +133,6 @@ def with_line(name: str, pattern: str, text: str) -> str:
     return f"{name} (line {text.count(chr(10), 0, match.start()) + 1})" if match else name
 
 
-def _enumerated(names: list[str]) -> str:
+def _enumerate_names(names: list[str]) -> str:
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -71,7 +71,7 @@ def read_snakefile(
         "targets": list(options.targets),
         "cores": options.cores,
     }
-    command = [_interpreter(str(path)), "-P", str(_CHILD), json.dumps(request)]
+    command = [_find_interpreter(str(path)), "-P", str(_CHILD), json.dumps(request)]
     tasks = _ask(command, folder, str(path))
     if not tasks:
         raise NothingToDo(
@@ -79,20 +79,20 @@ def read_snakefile(
         )
     name = folder.name if path.stem.lower() == "snakefile" else path.stem
     return make_workflow(
-        name, [_task(task, runtimes) for task in tasks], where=str(path), notes=notes_of(tasks)
+        name, [_make_task(task, runtimes) for task in tasks], where=str(path), notes=notes_of(tasks)
     )
 
 
 def has_snakemake() -> bool:
     """Return True where Snakefiles can be read."""
     try:
-        _interpreter("")
+        _find_interpreter("")
     except InputError:
         return False
     return True
 
 
-def _interpreter(where: str) -> str:
+def _find_interpreter(where: str) -> str:
     """Return the Python with Snakemake: the configured one, otherwise the one of the command
     ``snakemake``."""
     named = os.environ.get(INTERPRETER)
@@ -135,20 +135,20 @@ def _ask(command: Sequence[str], folder: Path, where: str) -> list[dict[str, Any
     try:
         message = json.loads(done.stdout)
     except ValueError:
-        raise _died(done, where) from None
+        raise _explain_death(done, where) from None
     if "error" in message:
-        raise _snakemake_error(str(message["error"]), where)
+        raise _find_snakemake_error(str(message["error"]), where)
     return list(message["tasks"])
 
 
-def _snakemake_error(error: str, where: str) -> InputError:
+def _find_snakemake_error(error: str, where: str) -> InputError:
     """Return Snakemake's error message; without one, the last line."""
     lines = [line for line in error.splitlines() if line.strip()] or ["no error message"]
     first, *more = lines[-1:] if lines[0].startswith("Traceback") else lines
     return InputError(f"Snakemake reports: {first}", tuple(more), where=where)
 
 
-def _died(done: subprocess.CompletedProcess[str], where: str) -> InputError:
+def _explain_death(done: subprocess.CompletedProcess[str], where: str) -> InputError:
     """Return why there is no output, from the last line."""
     last = (done.stderr.strip().splitlines() or ["no error message"])[-1][:400]
     if "No module named 'snakemake" in last:
@@ -158,7 +158,7 @@ def _died(done: subprocess.CompletedProcess[str], where: str) -> InputError:
     return InputError(f"Snakemake ended with exit code {done.returncode}: {last}", where=where)
 
 
-def _task(payload: Mapping[str, Any], runtimes: Runtimes) -> Task:
+def _make_task(payload: Mapping[str, Any], runtimes: Runtimes) -> Task:
     times = timed(
         runtimes,
         (payload["id"], payload["kind"]),

@@ -51,18 +51,20 @@ def make_tasks(dag: SnakemakeDag) -> list[dict[str, Any]]:
     units = {job: group_of(job) or job for job in waiting}
     ids: dict[Any, str] = {}  # of units; all members of a group have the same
     for unit in units.values():
-        if unit not in ids and not _local(unit):
+        if unit not in ids and not _is_local(unit):
             ids[unit] = derive_task_id(unit)
     parents: dict[str, dict[str, None]] = {name: {} for name in ids.values()}
     through: dict[Any, tuple[str, ...]] = {}
     for job, unit in units.items():
         if unit in ids:
             own = ids[unit]
-            texts = _parents(dag, job, units, ids, through)
+            texts = _list_parents(dag, job, units, ids, through)
             parents[own].update((name, None) for name in texts if name != own)
     settings = getattr(getattr(dag, "workflow", None), "resource_settings", None)
     cores = getattr(settings, "max_threads", None) or _MOST_PROCS
-    matching_tasks = [_task(unit, name, sorted(parents[name]), cores) for unit, name in ids.items()]
+    matching_tasks = [
+        _make_task(unit, name, sorted(parents[name]), cores) for unit, name in ids.items()
+    ]
     return sorted(matching_tasks, key=lambda task: str(task["id"]))  # Snakemake stores them in sets
 
 
@@ -98,12 +100,12 @@ def notes_of(tasks: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _local(unit: SnakemakeJob) -> bool:
+def _is_local(unit: SnakemakeJob) -> bool:
     """True for jobs that Snakemake runs itself, without the executor."""
     return bool(unit.is_local)
 
 
-def _parents(
+def _list_parents(
     dag: SnakemakeDag,
     job: SnakemakeJob,
     units: Mapping[Any, Any],
@@ -129,11 +131,11 @@ def _parents(
         if missing:
             open_.extend(missing)
             continue
-        through[open_.pop()] = _names(before, units, ids, through)
-    return _names(needed, units, ids, through)
+        through[open_.pop()] = _name_jobs(before, units, ids, through)
+    return _name_jobs(needed, units, ids, through)
 
 
-def _names(
+def _name_jobs(
     jobs: Iterable[Any],
     units: Mapping[Any, Any],
     ids: Mapping[Any, str],
@@ -146,15 +148,15 @@ def _names(
     return tuple(xes)
 
 
-def _task(unit: SnakemakeJob, name: str, parents: Iterable[str], cores: int) -> dict[str, Any]:
+def _make_task(unit: SnakemakeJob, name: str, parents: Iterable[str], cores: int) -> dict[str, Any]:
     resources = unit.resources
-    mib, mb = _number(resources.get("mem_mib")), _number(resources.get("mem_mb"))
-    minutes = _number(resources.get("runtime"))
-    gpus = _number(resources.get("gpu")) or _number(resources.get("gpus")) or 0.0
+    mib, mb = _parse_number(resources.get("mem_mib")), _parse_number(resources.get("mem_mb"))
+    minutes = _parse_number(resources.get("runtime"))
+    gpus = _parse_number(resources.get("gpu")) or _parse_number(resources.get("gpus")) or 0.0
     task: dict[str, Any] = {
         "id": name,
-        "kind": _kind(unit),
-        "procs": max(1, min(cores, _MOST_PROCS, int(_number(unit.threads) or 1))),
+        "kind": _find_kind(unit),
+        "procs": max(1, min(cores, _MOST_PROCS, int(_parse_number(unit.threads) or 1))),
         "memory_mib": mib if mib is not None else (mb or 0.0) * _MIB_OF_MB,
         "parents": list(parents),
         ABOUT: {
@@ -163,11 +165,11 @@ def _task(unit: SnakemakeJob, name: str, parents: Iterable[str], cores: int) -> 
             "checkpoint": bool(unit.is_checkpoint),
         },
     }
-    present = _stated_s(unit)
+    present = _find_stated_s(unit)
     return task if present is None else task | {"runtime_s": present}
 
 
-def _kind(unit: SnakemakeJob) -> str:
+def _find_kind(unit: SnakemakeJob) -> str:
     """Return the kind of tasks whose run times are learned together."""
     if not unit.is_group():
         return str(unit.rule.name)
@@ -175,14 +177,14 @@ def _kind(unit: SnakemakeJob) -> str:
     return f"group {'+'.join(rules)}"[:_LONGEST_KIND]
 
 
-def _stated_s(unit: SnakemakeJob) -> float | None:
+def _find_stated_s(unit: SnakemakeJob) -> float | None:
     """Return the seconds that the user states; for a group layer by layer, as Snakemake combines
     ``runtime``."""
     if not unit.is_group():
-        return _number(unit.resources.get("vgrads_s"))
+        return _parse_number(unit.resources.get("vgrads_s"))
     total = 0.0
     for layer in unit.toposorted:
-        runtimes_s = [_number(job.resources.get("vgrads_s")) for job in layer]
+        runtimes_s = [_parse_number(job.resources.get("vgrads_s")) for job in layer]
         present = [seconds for seconds in runtimes_s if seconds is not None]
         if len(present) < len(runtimes_s):
             return None
@@ -190,7 +192,7 @@ def _stated_s(unit: SnakemakeJob) -> float | None:
     return total
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     """Return a resource as a number; None if missing, for ``<TBD>`` (known only when inputs exist)
     and for text."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -51,20 +51,20 @@ def _read_split(body: Json, name: str, where: str, reading: Reading) -> Workflow
     executed = {str(t["id"]): t for t in body.get("execution", {}).get("tasks", [])}
     listed = body["specification"]["tasks"]
     tasks = [
-        _task(
+        _make_task(
             t,
             executed.get(str(t["id"]), {}),
-            tuple(map(_as_name, t.get("inputFiles", ()))),
-            tuple(map(_as_name, t.get("outputFiles", ()))),
+            tuple(map(_normalise_name, t.get("inputFiles", ()))),
+            tuple(map(_normalise_name, t.get("outputFiles", ()))),
             where,
         )
         for t in listed
     ]
     sizes = {
-        _as_name(f["id"]): _mib(f.get("sizeInBytes"), f"file {f['id']}", where)
+        _normalise_name(f["id"]): _convert_to_mib(f.get("sizeInBytes"), f"file {f['id']}", where)
         for f in body["specification"].get("files", [])
     }
-    return make_workflow(name, _linked(tasks, listed, {}, reading), sizes, where)
+    return make_workflow(name, _add_links(tasks, listed, {}, reading), sizes, where)
 
 
 def _read_joined(body: Json, name: str, where: str, reading: Reading) -> Workflow:
@@ -77,18 +77,20 @@ def _read_joined(body: Json, name: str, where: str, reading: Reading) -> Workflo
         files = entry.get("files", [])
         for file in files:
             key = "sizeInBytes" if "sizeInBytes" in file else "size"
-            sizes[_file_name(file)] = _mib(file.get(key), f"file {_file_name(file)}", where)
+            sizes[_read_file_name(file)] = _convert_to_mib(
+                file.get(key), f"file {_read_file_name(file)}", where
+            )
         ends = [
-            tuple(_file_name(f) for f in files if f.get("link") == link)
+            tuple(_read_file_name(f) for f in files if f.get("link") == link)
             for link in ("input", "output")
         ]
         with_id = {**entry, "id": ids[str(entry["name"])]}
         with_id["parents"] = [ids.get(str(p), str(p)) for p in entry.get("parents", [])]
-        tasks.append(_task(with_id, entry, ends[0], ends[1], where))
-    return make_workflow(name, _linked(tasks, listed, ids, reading), sizes, where)
+        tasks.append(_make_task(with_id, entry, ends[0], ends[1], where))
+    return make_workflow(name, _add_links(tasks, listed, ids, reading), sizes, where)
 
 
-def _linked(
+def _add_links(
     tasks: list[Task], listed: Sequence[Json], ids: Mapping[str, str], reading: Reading
 ) -> list[Task]:
     """Add the dependencies that only ``children`` state, and those of files to tasks that state no
@@ -128,22 +130,22 @@ def _say_machines(machines: object, reading: Reading) -> None:
     reading.say(f"run times as recorded on {format_count(len(machines), 'machine')}{span}")
 
 
-def _file_name(file: Json) -> str:
-    return _as_name(file.get("id", file.get("name")))
+def _read_file_name(file: Json) -> str:
+    return _normalise_name(file.get("id", file.get("name")))
 
 
-def _as_name(recorded: object) -> str:
+def _normalise_name(recorded: object) -> str:
     """Return a file name as recorded; an absolute path of the recording machine becomes a path
     below a task's folder."""
     return str(recorded).lstrip("/")
 
 
-def _task(
+def _make_task(
     spec: Json, run: Json, inputs: tuple[str, ...], outputs: tuple[str, ...], where: str
 ) -> Task:
     task_id = str(spec["id"])
     runtime = run.get("runtimeInSeconds", run.get("runtime"))
-    command = _command(run.get("command"))
+    command = _read_command(run.get("command"))
     program = command.split()[0] if command.strip() else ""
     category = spec.get("category", run.get("category"))
     return Task(
@@ -152,16 +154,16 @@ def _task(
         if category is None
         else str(category),
         runtime_s=UNSTATED if runtime is None else float(runtime),
-        procs=max(1, round(_number(run.get("coreCount", run.get("cores")), task_id, where))),
+        procs=max(1, round(_read_number(run.get("coreCount", run.get("cores")), task_id, where))),
         parents=tuple(dict.fromkeys(str(p) for p in spec.get("parents", ()))),
         command=command,
         inputs=inputs,
         outputs=outputs,
-        memory_mib=_mib(run.get("memoryInBytes"), f"task {task_id}", where),
+        memory_mib=_convert_to_mib(run.get("memoryInBytes"), f"task {task_id}", where),
     )
 
 
-def _command(command: object) -> str:
+def _read_command(command: object) -> str:
     if isinstance(command, str):
         return command
     if not isinstance(command, Mapping):
@@ -170,7 +172,7 @@ def _command(command: object) -> str:
     return words[2] if words[:2] == _SHELL and len(words) == 3 else shlex.join(words)
 
 
-def _command_json(command: str) -> dict[str, Any]:
+def _describe_command(command: str) -> dict[str, Any]:
     """Return program and arguments; for a command that needs a shell, the shell, as which it would
     run anyway."""
     try:
@@ -182,11 +184,11 @@ def _command_json(command: str) -> dict[str, Any]:
     return {"program": words[0], "arguments": words[1:]}
 
 
-def _mib(size_bytes: Any, what: str, where: str) -> float:
-    return _number(size_bytes, what, where) / MIB
+def _convert_to_mib(size_bytes: Any, what: str, where: str) -> float:
+    return _read_number(size_bytes, what, where) / MIB
 
 
-def _number(value: Any, what: str, where: str) -> float:
+def _read_number(value: Any, what: str, where: str) -> float:
     """Return a recorded number of bytes or processors, 0 for none."""
     number = float(value or 0)
     if not 0 <= number <= _MOST:  # also for nan
@@ -203,7 +205,7 @@ def write_wfformat(workflow: Workflow) -> dict[str, Any]:
         "schemaVersion": "1.5",
         "workflow": {
             "specification": {
-                "tasks": [_spec_json(workflow, t) for t in workflow.tasks.values()],
+                "tasks": [_describe_task(workflow, t) for t in workflow.tasks.values()],
                 "files": [
                     {"id": f, "sizeInBytes": round(m * MIB)} for f, m in workflow.file_mib.items()
                 ],
@@ -216,7 +218,7 @@ def write_wfformat(workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def _spec_json(workflow: Workflow, task: Task) -> dict[str, Any]:
+def _describe_task(workflow: Workflow, task: Task) -> dict[str, Any]:
     return {
         "name": task.id,
         "id": task.id,
@@ -233,7 +235,7 @@ def _run_json(task: Task) -> dict[str, Any]:
     if task.stated:
         row["runtimeInSeconds"] = task.runtime_s
     if task.command.strip():
-        row["command"] = _command_json(task.command)
+        row["command"] = _describe_command(task.command)
     if task.memory_mib:
         row["memoryInBytes"] = round(task.memory_mib * MIB)
     return row

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 _STYLES = {"ok": "green", "doubtful": "yellow", "wrong": "bold red", "unknown": "dim"}
 
 
-def _when(unix_s: float) -> str:
+def _format_time(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -26,7 +26,9 @@ def tokens_table(rows: Sequence[Json]) -> TextTable:
         Column("for", shorten=True, fold=3),
         Column("expires (UTC)", fold=2),
     )
-    cells = ((r["id"], r["user"], r["scopes"], r["name"], _when(r["expires_s"])) for r in rows)
+    cells = (
+        (r["id"], r["user"], r["scopes"], r["name"], _format_time(r["expires_s"])) for r in rows
+    )
     return TextTable(columns, tuple(map(Row, cells)))
 
 
@@ -41,7 +43,14 @@ def audit_table(rows: Sequence[Json]) -> TextTable:
         Column("answer", right=True, fold=2),
     )
     cells = (
-        (_when(r["at_s"]), r["user"], r["address"], r["action"], r["object"], str(r["status"]))
+        (
+            _format_time(r["at_s"]),
+            r["user"],
+            r["address"],
+            r["action"],
+            r["object"],
+            str(r["status"]),
+        )
         for r in rows
     )
     return TextTable(columns, tuple(map(Row, cells)))

@@ -82,7 +82,7 @@ def remove_target(request: RemoveTargetRequest, _: NoOutput) -> int:
 
     with Store() as store:
         if not AlarmTargets(store.engine).remove(OPERATOR, request.name):
-            raise _missing(request.name)
+            raise _make_missing_error(request.name)
     typer.echo(f"removed {request.name}")
     return 0
 
@@ -136,7 +136,7 @@ def try_target(request: TryTargetRequest, output: CommandOutput) -> int:
     with Store() as store:
         target = AlarmTargets(store.engine).find(OPERATOR, request.name)
     if target is None:
-        raise _missing(request.name)
+        raise _make_missing_error(request.name)
     (delivery,) = deliver([target], *TRIAL, AllowedTargets())
     if not delivery.ok and not output.as_json:
         error = SiteError(delivery.reason, site=request.name, transient=True)
@@ -147,7 +147,7 @@ def try_target(request: TryTargetRequest, output: CommandOutput) -> int:
     return 0 if delivery.ok else SiteError.exit_code
 
 
-def _missing(name: str) -> InputError:
+def _make_missing_error(name: str) -> InputError:
     return InputError(
         f"no target '{name[:64]}'", where="NAME", fix="list targets with 'vgrads alarms list'"
     )

@@ -47,7 +47,7 @@ def run(request: RunBagsRequest, output: CommandOutput) -> int:
             raise InputError("describes a matrix, which is run alone", where=str(file))
         _refuse_options_of_bags(request)
         return compute_matrix(matrix, output)
-    return run_bags(request.files, _how(request, output, rerun=request.rerun, goal=goal))
+    return run_bags(request.files, _make_options(request, output, rerun=request.rerun, goal=goal))
 
 
 def _refuse_options_of_bags(request: RunBagsRequest) -> None:
@@ -58,7 +58,7 @@ def _refuse_options_of_bags(request: RunBagsRequest) -> None:
             raise InputError("does not apply to a matrix", where=field.name)
 
 
-def _how(
+def _make_options(
     request: BagWorkOptions,
     output: CommandOutput,
     rerun: bool = False,
@@ -83,7 +83,7 @@ def resume(request: ResumeBagRequest, output: CommandOutput) -> int:
     """``vgrads bags resume``."""
     from vgrads.portal.cli.bags.run import resume_bags
 
-    return resume_bags(request.bag, _how(request, output))
+    return resume_bags(request.bag, _make_options(request, output))
 
 
 def retry(request: RetryBagRequest, output: CommandOutput) -> int:
@@ -92,7 +92,7 @@ def retry(request: RetryBagRequest, output: CommandOutput) -> int:
 
     if request.failed and request.tasks:
         raise InputError("cannot be combined with numbers of tasks", where="failed")
-    return retry_bag(request.bag, request.tasks or None, _how(request, output))
+    return retry_bag(request.bag, request.tasks or None, _make_options(request, output))
 
 
 def results(request: BagResultsRequest, output: CommandOutput) -> int:
@@ -167,13 +167,13 @@ def explain(request: ExplainBagRequest, output: CommandOutput) -> int:
         f"task {payload['task']}: {payload.get('state', 'waits')}",
         f"$ {payload['command']}",
         *payload["reasons"],
-        *(line for item in payload.get("hosts", ()) for line in _of_host(item)),
+        *(line for item in payload.get("hosts", ()) for line in _explain_host(item)),
     ]
     answer_with(output.as_json, payload, lambda: Text("\n".join(lines)))
     return 0
 
 
-def _of_host(payload: dict[str, Any]) -> list[str]:
+def _explain_host(payload: dict[str, Any]) -> list[str]:
     """Explain why an agent does not get a task."""
     lines = [
         f"{payload['host']} of {payload['site']}:"

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def compute_matrix(request: AllPairsRequest | WavefrontRequest, output: CommandOutput) -> int:
     """Compute what is missing of a matrix; return the exit code."""
     if isinstance(request, AllPairsRequest):
-        return _compute(_pairs(request), "allpairs", request, output)
-    return _compute(_table(request), "wavefront", request, output)
+        return _compute(_read_pairs(request), "allpairs", request, output)
+    return _compute(_make_table(request), "wavefront", request, output)
 
 
-def _pairs(request: AllPairsRequest) -> MatrixProblem:
+def _read_pairs(request: AllPairsRequest) -> MatrixProblem:
     from vgrads.api.bags.matrices import MatrixProblem, read_items
 
     left, right = read_items(request.a), read_items(request.b)
@@ -39,12 +39,12 @@ def _pairs(request: AllPairsRequest) -> MatrixProblem:
         a=left,
         b=right,
         procs=request.procs,
-        function=_function(request),
+        function=_find_function(request),
         more=request.inputs,
     )
 
 
-def _table(request: WavefrontRequest) -> MatrixProblem:
+def _make_table(request: WavefrontRequest) -> MatrixProblem:
     from vgrads.api.bags.matrices import MatrixProblem, read_border
 
     x, y = request.x, request.y
@@ -57,7 +57,7 @@ def _table(request: WavefrontRequest) -> MatrixProblem:
         x=x,
         y=y,
         procs=request.procs,
-        function=_function(request),
+        function=_find_function(request),
         more=request.inputs,
     )
 
@@ -88,7 +88,7 @@ def show_matrix(request: ShowMatrixRequest, output: CommandOutput) -> int:
     return 0
 
 
-def _function(request: MatrixOptions) -> Function:
+def _find_function(request: MatrixOptions) -> Function:
     from vgrads.api.bags import matrices
 
     forms = (request.function, request.library, request.python)

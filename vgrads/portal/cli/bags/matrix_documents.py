@@ -35,14 +35,14 @@ def read_matrix(
     if kind not in KINDS:
         names = ", ".join(KINDS)
         raise InputError(f"unknown kind '{kind}'", where=str(file), fix=f"choose one of {names}")
-    request = _request(KINDS[kind], {k: v for k, v in document.items() if k != "kind"}, file)
+    request = _make_request(KINDS[kind], {k: v for k, v in document.items() if k != "kind"}, file)
     folder = file.resolve().parent
     matrix = request.matrix or Path(file.stem).with_suffix(".matrix")
     changes = {"sites": sites, "matrix": folder / matrix, **goal}
     return replace(request, **(changes if out is None else {**changes, "out": out}))
 
 
-def _request(
+def _make_request(
     of: type[AllPairsRequest] | type[WavefrontRequest], document: Mapping[str, Any], file: Path
 ) -> AllPairsRequest | WavefrontRequest:
     fields: dict[str, Any] = {

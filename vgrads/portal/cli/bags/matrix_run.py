@@ -65,7 +65,9 @@ def compute(problem: MatrixProblem, how: HowToCompute) -> int:
     simulated = are_all_simulated(catalog.sites)
     fresh = simulated or not how.matrix.exists() or not how.matrix.stat().st_size
     grid, cell_s = (
-        _chosen(problem, digests, how, catalog) if fresh else _measured(problem, digests, how)
+        _choose_matrix(problem, digests, how, catalog)
+        if fresh
+        else _measure_blocks(problem, digests, how)
     )
     if simulated:
         _print(
@@ -78,10 +80,10 @@ def compute(problem: MatrixProblem, how: HowToCompute) -> int:
         whole, last, before = store.whole, store.run, MatrixGoal.read(store.goal)
     code = 0
     if not whole:
-        rows = [] if fresh else _unfinished(last, how.matrix)
+        rows = [] if fresh else _find_unfinished(last, how.matrix)
         is_new = how.goal is not None and not how.goal.is_same(before)
         if before is not None and not is_new:
-            before = _with_spent(before, last)
+            before = _add_spent(before, last)
             _print(how, f"{how.matrix}: {before.describe(time.time())}")
             how = replace(how, goal=before)
         if is_new and rows and rows[0].state not in ENDED:
@@ -96,11 +98,11 @@ def compute(problem: MatrixProblem, how: HowToCompute) -> int:
     return code or _conclude(how)
 
 
-def _chosen(
+def _choose_matrix(
     problem: MatrixProblem, digests: Digests, how: HowToCompute, catalog: Catalog
 ) -> tuple[BlockGrid, float]:
     measured = measure(problem, digests)
-    hosts = find_places(catalog, [_document(problem, how, measured.cell_s)])
+    hosts = find_places(catalog, [_make_document(problem, how, measured.cell_s)])
     places = max(1, sum(site.limits.most * (site.procs // problem.procs) for site in hosts))
     cell_s = measured.cell_s / problem.procs
     side = how.block or block_of(problem.grid(1), cell_s, places, problem.most_side)
@@ -121,7 +123,7 @@ def _chosen(
     return grid, measured.cell_s
 
 
-def _measured(
+def _measure_blocks(
     problem: MatrixProblem, digests: Digests, how: HowToCompute
 ) -> tuple[BlockGrid, float]:
     """Return the blocks of an existing matrix file. Raise InputError where it has another
@@ -141,7 +143,7 @@ def _measured(
         return grid, float(store.about["cell_s"])
 
 
-def _unfinished(bag_id: str, matrix: Path) -> list[BagEntry]:
+def _find_unfinished(bag_id: str, matrix: Path) -> list[BagEntry]:
     """Return the last bag that worked on a matrix file, where it can be resumed. Raise InputError
     where it is running."""
     if not bag_id:
@@ -164,7 +166,7 @@ def _unfinished(bag_id: str, matrix: Path) -> list[BagEntry]:
             return []
 
 
-def _with_spent(goal: MatrixGoal, bag_id: str) -> MatrixGoal:
+def _add_spent(goal: MatrixGoal, bag_id: str) -> MatrixGoal:
     """Return a goal with what the last bag of its matrix has cost, where that is still here: the
     run may have been killed, or resumed by another command."""
     with Store() as records:
@@ -172,10 +174,10 @@ def _with_spent(goal: MatrixGoal, bag_id: str) -> MatrixGoal:
             row = BagStore(records.engine).get(bag_id)
         except InputError:
             return goal
-    return goal.with_spent(bag_id, _spent_usd(row))
+    return goal.with_spent(bag_id, _sum_spent_usd(row))
 
 
-def _spent_usd(row: BagEntry) -> float:
+def _sum_spent_usd(row: BagEntry) -> float:
     return float((read_bag_status(row).get("goal") or {}).get("spent_usd", 0.0))
 
 
@@ -191,7 +193,7 @@ def _has_all(folder: Path, row: BagEntry, matrix: Path) -> bool:
 def _go_on(rows: list[BagEntry], how: HowToCompute, catalog: Catalog) -> int:
     with Store() as records:
         code = work_on(records, rows[0].dispatcher, catalog, rows, how.work)
-        return _ended(code, rows[0], how)
+        return _record_cost(code, rows[0], how)
 
 
 def _carry_out(
@@ -204,7 +206,7 @@ def _carry_out(
 ) -> int:
     dispatcher = new_id("bag")
     lay_out(dispatcher_folder(dispatcher) / "bags" / "0000", problem, digests, grid, how.matrix)
-    document = _document(problem, how, cell_s * grid.cells / grid.order.size, how.goal)
+    document = _make_document(problem, how, cell_s * grid.cells / grid.order.size, how.goal)
     with Store() as records:
         row, _ = submit(records, dispatcher, document, Path.cwd(), catalog)
         if are_all_simulated(catalog.sites):
@@ -214,10 +216,10 @@ def _carry_out(
                 store.note_run(row.id)
                 if how.goal is not None:
                     store.note_goal(how.goal.as_json())
-        return _ended(work_on(records, dispatcher, catalog, [row], how.work), row, how)
+        return _record_cost(work_on(records, dispatcher, catalog, [row], how.work), row, how)
 
 
-def _document(
+def _make_document(
     problem: MatrixProblem, how: HowToCompute, alone_s: float, goal: MatrixGoal | None = None
 ) -> BagDocument:
     """Return the rules of the bag; ``alone_s``: mean time of a block on one processor."""
@@ -232,12 +234,12 @@ def _document(
     )
 
 
-def _ended(code: int, row: BagEntry, how: HowToCompute) -> int:
+def _record_cost(code: int, row: BagEntry, how: HowToCompute) -> int:
     """Record what a bag has cost, where its matrix has a goal, and print its last error, as
     reported by its block."""
     if how.goal is not None:
         with closing(MatrixStore(how.matrix, write=True)) as store:
-            store.note_goal(how.goal.with_spent(row.id, _spent_usd(row)).as_json())
+            store.note_goal(how.goal.with_spent(row.id, _sum_spent_usd(row)).as_json())
     wrong = read_latest(dispatcher_folder(row.dispatcher), row.number)["wrong"] if code else []
     for text in {end["text"].strip() for end in wrong[:3]}:
         _print(how, text)
@@ -270,12 +272,12 @@ def show(path: Path, as_json: bool) -> None:
     """Print a matrix file: its cells as lines, or its status as JSON."""
     with closing(MatrixStore(path)) as store:
         if as_json:
-            sys.stdout.write(json.dumps(_status_of(store)) + "\n")
+            sys.stdout.write(json.dumps(_read_status(store)) + "\n")
         else:
             sys.stdout.writelines(lines_of(store))
 
 
-def _status_of(store: MatrixStore) -> dict[str, Any]:
+def _read_status(store: MatrixStore) -> dict[str, Any]:
     what = store.about["what"]
     return {
         **what,

@@ -169,7 +169,7 @@ def work_on(
 ) -> int:
     """Run the bags of a dispatcher's folder and show progress; return the exit code."""
     out = console(stderr=how.as_json)
-    with _shown(console(stderr=how.as_json, lasting=True), rows) as watch:
+    with _show_table(console(stderr=how.as_json, lasting=True), rows) as watch:
         crew = Crew(
             store,
             dispatcher,
@@ -178,13 +178,13 @@ def work_on(
             watch=watch,
             contact=how.contact,
             own=True,
-            ledger=_ledger_of(how.service) if how.service else None,
+            ledger=_open_ledger(how.service) if how.service else None,
         )
         stopped = crew.carry_out()
     ended = [BagStore(store.records).get(row.id) for row in rows]
     places, problem = ({}, None) if stopped else _write_all(ended, how)
     if how.as_json:
-        message = [status_json(row) | {"results": _shown_place(places, row)} for row in ended]
+        message = [status_json(row) | {"results": _format_place(places, row)} for row in ended]
         sys.stdout.write(json.dumps({"bags": message, "stopped": stopped}) + "\n")
     for row in ended:
         _conclude(out, row)
@@ -206,7 +206,7 @@ def work_on(
     return 0 if all(row.state == "done" for row in ended) else 1
 
 
-def _ledger_of(service: str) -> Ledger:
+def _open_ledger(service: str) -> Ledger:
     from vgrads.portal.cli.pools.ledger import service_ledger  # noqa: PLC0415 few bags use pools
 
     return service_ledger(service)
@@ -230,7 +230,7 @@ def _conclude(out: Console, row: BagEntry) -> None:
         line += f" in {format_duration(took_s)}{rate}" if took_s > 0 else ""
         if status["failed"]:
             line += f"; {status['failed']:,} failed: 'vgrads bags logs {row.id} --failed' shows why"
-        line += _goal_words(status.get("goal") or {})
+        line += _describe_goal(status.get("goal") or {})
         good = row.state == "done"
         out.print(
             line,
@@ -238,7 +238,7 @@ def _conclude(out: Console, row: BagEntry) -> None:
         )
 
 
-def _goal_words(goal: Mapping[str, Any]) -> str:
+def _describe_goal(goal: Mapping[str, Any]) -> str:
     """Return whether a goal was reached in time, and what it cost; empty without a goal."""
     if not goal:
         return ""
@@ -262,12 +262,12 @@ def _write_all(
     return places, None
 
 
-def _shown_place(places: Mapping[str, Path], row: BagEntry) -> str | None:
+def _format_place(places: Mapping[str, Path], row: BagEntry) -> str | None:
     return str(places[row.id]) if row.id in places else None
 
 
 @contextmanager
-def _shown(out: Console, rows: Sequence[BagEntry]) -> Iterator[Any]:
+def _show_table(out: Console, rows: Sequence[BagEntry]) -> Iterator[Any]:
     """Show a status table of the bags on a terminal; otherwise no output until the end."""
     out.print(
         f"{', '.join(row.id for row in rows)}: "
@@ -278,7 +278,7 @@ def _shown(out: Console, rows: Sequence[BagEntry]) -> Iterator[Any]:
         shown = set[str]()
 
         def report(status: Mapping[str, Any]) -> None:
-            for problem in set(_problems(status)) - shown:
+            for problem in set(_list_problems(status)) - shown:
                 shown.add(problem)
                 out.print(problem, highlight=False, markup=False)
 
@@ -302,27 +302,31 @@ def status_table(status: Mapping[str, Any]) -> TextTable:
         Column("a second", right=True, fold=5),
         Column("left", right=True, fold=1),
     )
-    return TextTable(columns, tuple(map(_bag_row, status["bags"])), notes=_notes(status))
+    return TextTable(columns, tuple(map(_make_bag_row, status["bags"])), notes=_list_notes(status))
 
 
-def _bag_row(bag: Mapping[str, Any]) -> Row:
+def _make_bag_row(bag: Mapping[str, Any]) -> Row:
     counts = (f"{bag[name]:,}" for name in ("done", "failed", "running", "waiting"))
     left = "" if bag["left_s"] is None else format_duration(bag["left_s"])
     return Row((bag["name"], bag["state"], *counts, f"{bag['rate']:,.1f}", left))
 
 
-def _problems(status: Mapping[str, Any]) -> list[str]:
+def _list_problems(status: Mapping[str, Any]) -> list[str]:
     """Return the problems that block the dispatcher, or a bag."""
     of_bags = [f"{bag['name']}: {bag['problem']}" for bag in status["bags"] if bag["problem"]]
     return [*filter(None, [status.get("problem")]), *of_bags]
 
 
-def _notes(status: Mapping[str, Any]) -> tuple[str, ...]:
+def _list_notes(status: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the number of hosts, all problems, and the last refusal of a site."""
     coming = f", {status['coming']} requested" if status.get("coming") else ""
     last = status["reasons"][-1] if status.get("reasons") else None
     refusal = (f"{last['site']}: {last['reason']}",) if last else ()
-    return (f"{format_count(status['host_count'], 'host')}{coming}", *_problems(status), *refusal)
+    return (
+        f"{format_count(status['host_count'], 'host')}{coming}",
+        *_list_problems(status),
+        *refusal,
+    )
 
 
 def show_results(bag_id: str, how: HowToWork) -> dict[str, Any]:
@@ -392,7 +396,7 @@ def write_results_of(row: BagEntry, how: ResultOptions, rows: Sequence[BagEntry]
     with a table where the bag is not large."""
     folder = dispatcher_folder(row.dispatcher)
     if how.out is not None:
-        target = how.out / _folder_name(row, rows) if len(rows) > 1 else how.out
+        target = how.out / _name_folder(row, rows) if len(rows) > 1 else how.out
         write_results(folder, row.number, target, how.separate)
         return target.absolute()
     own = folder / "bags" / f"{row.number:04d}" / "results"
@@ -402,6 +406,6 @@ def write_results_of(row: BagEntry, how: ResultOptions, rows: Sequence[BagEntry]
     return own
 
 
-def _folder_name(row: BagEntry, rows: Sequence[BagEntry]) -> str:
+def _name_folder(row: BagEntry, rows: Sequence[BagEntry]) -> str:
     alike = sum(other.name == row.name for other in rows)
     return row.name if alike == 1 and not row.name.startswith(".") else row.id

@@ -22,11 +22,11 @@ def status_json(row: BagEntry) -> dict[str, Any]:
         "tasks": row.tasks,
         "created": row.created.isoformat(),
         "dispatcher": row.dispatcher,
-        **_numbers(row),
+        **_format_numbers(row),
     }
 
 
-def _numbers(row: BagEntry) -> dict[str, Any]:
+def _format_numbers(row: BagEntry) -> dict[str, Any]:
     fresh = read_bag_status(row)
     live = fresh and row.state in ("waiting", "running") and fresh["state"] not in ENDED
     state = fresh["state"] if live else row.state
@@ -62,11 +62,11 @@ def bags_table(rows: Sequence[BagEntry]) -> TextTable | str:
         Column("failed", right=True, fold=3),
         Column("submitted", fold=4),
     )
-    return TextTable(columns, tuple(map(_bag_row, rows)))
+    return TextTable(columns, tuple(map(_make_bag_row, rows)))
 
 
-def _bag_row(row: BagEntry) -> Row:
-    numbers = _numbers(row)
+def _make_bag_row(row: BagEntry) -> Row:
+    numbers = _format_numbers(row)
     notes: tuple[str, ...] = ()
     if numbers["state"] in ("waiting", "running"):
         if not is_worked_on(dispatcher_folder(row.dispatcher)):
@@ -95,7 +95,7 @@ def nodes_json(row: BagEntry) -> dict[str, Any]:
     status = read_status(dispatcher_folder(row.dispatcher))
     return {
         "bag": row.id,
-        "goal": _numbers(row).get("goal") or None,
+        "goal": _format_numbers(row).get("goal") or None,
         "reasons": list(status.get("reasons", ())),
     }
 

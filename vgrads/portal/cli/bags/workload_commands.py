@@ -71,7 +71,7 @@ Clusters = Annotated[
 ]
 
 
-def _gap_s(gap: str | None) -> float | None:
+def _parse_gap_s(gap: str | None) -> float | None:
     from vgrads.kernel.units import parse_duration
 
     return None if gap is None else parse_duration(gap, "--gap")
@@ -100,7 +100,7 @@ def fit(
 
     source = resolve_history(history)
     with busy(console(stderr=True), "fitting distributions"):
-        fitted = fit_history(*source, _gap_s(gap))
+        fitted = fit_history(*source, _parse_gap_s(gap))
     print_warnings(console(stderr=True), fitted.warnings)
     if report:
         from vgrads.portal.charts.fitted_bags import write_report
@@ -188,7 +188,7 @@ def simulate(
     chosen = (selection, scheduling, architecture)
     source = resolve_history(history)
     with busy(console(stderr=True), "simulating every policy"):
-        payload = bags.play_history(source, chosen, system, _gap_s(gap), seed)
+        payload = bags.play_history(source, chosen, system, _parse_gap_s(gap), seed)
     answer_with(as_json, payload, lambda: policies_compared(payload))
 
 

@@ -31,8 +31,8 @@ def change_run(run_id: str, request: ChangeRequest, as_json: bool) -> int:
         unended(store, run_id)
         preview = preview_change(store.url, run_id, request)
         if not as_json:
-            typer.echo(f"now:  {_in_words(preview['before'])}")
-            typer.echo(f"then: {_in_words(preview['after'])}")
+            typer.echo(f"now:  {_describe_request(preview['before'])}")
+            typer.echo(f"then: {_describe_request(preview['after'])}")
         if request.preview or not _is_confirmed(request, as_json):
             answer_with(as_json, preview | {"message": "unchanged"}, lambda: "unchanged")
             return 0
@@ -72,7 +72,7 @@ def await_decision(
         pause(_PAUSE_S)
 
 
-def _in_words(request: Json) -> str:
+def _describe_request(request: Json) -> str:
     needed = format_count(request["needed"], "workflow")
     budget = request["budget_usd"]
     money = "" if budget is None else f" for at most {format_usd(budget)}"

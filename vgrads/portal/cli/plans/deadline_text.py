@@ -28,14 +28,14 @@ def deadline_table(payload: Mapping[str, Any]) -> TextTable:
                 format_usd(plan["cost_high_usd"]),
                 f"{plan['node_hours']:,.1f}",
                 _end(plan["end_s"]),
-                _nodes(plan) + (" ← chosen" if plan == chosen else ""),
+                _format_nodes(plan) + (" ← chosen" if plan == chosen else ""),
             )
         )
         for plan in payload["front"]
     ]
     shortfall = "" if payload["enough"] else f" ({payload['requested']:g} was requested)"
     first = (
-        f"Cheapest plan: {_nodes(chosen)}; promise {payload['promise']:.3f}{shortfall}, "
+        f"Cheapest plan: {_format_nodes(chosen)}; promise {payload['promise']:.3f}{shortfall}, "
         f"{format_usd(chosen['cost_usd'])} expected."
     )
     curve = "; ".join(
@@ -49,7 +49,7 @@ def deadline_table(payload: Mapping[str, Any]) -> TextTable:
     return TextTable(columns, tuple(rows), title=title, notes=notes)
 
 
-def _nodes(plan: Mapping[str, Any]) -> str:
+def _format_nodes(plan: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} of {name}" for name, count in plan["nodes"].items()) or "none"
 
 

@@ -26,7 +26,7 @@ def run_of(
 ) -> str:
     """Return the id of a run, or of the newest run of a set; for a bag or a pool, do this with its
     id and end the command, or raise InapplicableError."""
-    work = _work(name, verb, for_bag, for_pool)
+    work = _make_work_commands(name, verb, for_bag, for_pool)
     if not work.run_id:
         raise InputError(f"set '{work.id}' has not run", fix="list runs with 'vgrads status'")
     return work.run_id
@@ -34,7 +34,7 @@ def run_of(
 
 def plan_of(name: str, for_bag: OfWork, for_pool: OfWork) -> str:
     """Return the id of a set or run; for a bag or a pool as with :func:`run_of`."""
-    return _work(name, "explain", for_bag, for_pool).id
+    return _make_work_commands(name, "explain", for_bag, for_pool).id
 
 
 def work_of(name: str, verb: str) -> NamedWork:
@@ -45,7 +45,9 @@ def work_of(name: str, verb: str) -> NamedWork:
     return work
 
 
-def _work(name: str, verb: str, for_bag: OfWork | None, for_pool: OfWork | None) -> NamedWork:
+def _make_work_commands(
+    name: str, verb: str, for_bag: OfWork | None, for_pool: OfWork | None
+) -> NamedWork:
     work = work_of(name, verb)
     instead = {"bag": for_bag, "pool": for_pool}.get(work.kind)
     if instead is not None:
@@ -81,7 +83,7 @@ def logs_of_bag(bag: str, task: str | None, follow: bool, as_json: bool) -> None
 
     if follow:
         raise InputError("follows runs, not bags", where="--follow")
-    tasks = () if task is None else (_number(task),)
+    tasks = () if task is None else (_parse_number(task),)
     commands.logs(requests.BagLogsRequest(bag=bag, tasks=tasks), LinesOutput(as_json=as_json))
 
 
@@ -121,7 +123,7 @@ def retry_bag(bag: str, tasks: Sequence[str], as_json: bool) -> None:
     from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    request = requests.RetryBagRequest(bag=bag, tasks=tuple(map(_number, tasks)))
+    request = requests.RetryBagRequest(bag=bag, tasks=tuple(map(_parse_number, tasks)))
     raise typer.Exit(commands.retry(request, CommandOutput(as_json=as_json)))
 
 
@@ -130,7 +132,7 @@ def explain_of_bag(bag: str, task: str | None, as_json: bool) -> None:
     from vgrads.operations.bags import requests
     from vgrads.portal.cli.bags import commands
 
-    number = None if task is None else _number(task)
+    number = None if task is None else _parse_number(task)
     commands.explain(
         requests.ExplainBagRequest(bag=bag, task=number), CommandOutput(as_json=as_json)
     )
@@ -151,7 +153,7 @@ def stated(task: str | None) -> str:
     return task
 
 
-def _number(task: str) -> int:
+def _parse_number(task: str) -> int:
     if not task.isascii() or not task.isdigit():
         raise InputError(f"'{task}' is no number of a task of a bag", where="TASK")
     return int(task)

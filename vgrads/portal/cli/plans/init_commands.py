@@ -69,7 +69,7 @@ def init(
     machines = (*((SLURM,) if surroundings.slurm else ()), HERE, *surroundings.logs)
     workflow = workflow or _choose("What is to be run?", (*surroundings.workflows, EXAMPLE))
     sites = sites or _choose("Where?", machines)
-    deadline = _deadline(deadline or _ask("By when, from the start (90m, 4h, 2d)?", "4h"))
+    deadline = _parse_deadline(deadline or _ask("By when, from the start (90m, 4h, 2d)?", "4h"))
     answers = Answers(workflow=workflow, sites=sites, deadline=deadline)
     for path in write_first_set(folder, answers):
         console().print(f"wrote {path}", highlight=False, markup=False)
@@ -79,7 +79,7 @@ def init(
         console().print(f"  {step}", highlight=False, markup=False)
 
 
-def _deadline(text: str) -> str:
+def _parse_deadline(text: str) -> str:
     """Return a deadline with its unit: a bare number is seconds, which few mean."""
     from vgrads.kernel.deadline import is_bare, parse_deadline
     from vgrads.kernel.errors import InputError
@@ -88,7 +88,7 @@ def _deadline(text: str) -> str:
         units = f"{text}s, {text}m or {text}h"
         if not sys.stdin.isatty():
             raise InputError(f"'{text}' has no unit", where="--deadline", fix=f"write {units}")
-        return _deadline(_ask(f"{text} of which unit: {units}?", f"{text}m"))
+        return _parse_deadline(_ask(f"{text} of which unit: {units}?", f"{text}m"))
     parse_deadline(text, None, "--deadline")
     return text
 

@@ -200,7 +200,7 @@ class LiveLine:
         progress = self._progress
         if progress.state is None:
             elapsed_s = (datetime.now().astimezone() - self._began).total_seconds()
-            due = _due(progress.execution, self._began)
+            due = _list_due(progress.execution, self._began)
             text = f"{format_duration(elapsed_s)} · due {due} · starting"
         else:
             now_s = (
@@ -221,7 +221,7 @@ def status_parts(
     first."""
     replicas = [record.state for record in state.replicas.values()]
     tasks = len({p.task_key for p in execution.plan.placements})
-    parts = [format_duration(now_s), f"due {_due(execution, began)}"]
+    parts = [format_duration(now_s), f"due {_list_due(execution, began)}"]
     promise = state.promise
     if promise.probability is not None and promise.at_s is not None:
         age = f", {format_duration(age_s)} ago" if (age_s := now_s - promise.at_s) >= 60 else ""
@@ -229,7 +229,7 @@ def status_parts(
     parts += [
         f"{len(find_done_workflows(execution, state))} of "
         f"{format_count(execution.plan.needed, 'workflow')}",
-        *_slots(execution, state, now_s),
+        *_list_slots(execution, state, now_s),
         f"tasks {len(state.done)}/{tasks}, {replicas.count(ReplicaState.RUNNING)} running",
     ]
     if promise.end_s is not None:
@@ -237,7 +237,7 @@ def status_parts(
     return parts
 
 
-def _due(execution: ExecutionPlan, began: datetime) -> str:
+def _list_due(execution: ExecutionPlan, began: datetime) -> str:
     return f"{began + timedelta(seconds=execution.plan.deadline_s):%H:%M}"
 
 
@@ -251,7 +251,7 @@ def fitting(parts: Sequence[str], width: int) -> str:
     return first
 
 
-def _slots(execution: ExecutionPlan, state: RunState, now_s: float) -> list[str]:
+def _list_slots(execution: ExecutionPlan, state: RunState, now_s: float) -> list[str]:
     ready = sum(record.state == SlotState.READY for record in state.slots.values())
     pending = [
         (s, r) for s, r in state.slots.items() if r.state in _PENDING and r.requested_s is not None

@@ -30,7 +30,7 @@ def logs_text(answer: Json, whole: bool) -> Any:
         text.append(
             (
                 f"{row['workflow']}/{row['task']} replica {row['copy']}, attempt "
-                f"{row['attempt'] + 1}: {_slot_outcome(row)}\n"
+                f"{row['attempt'] + 1}: {_format_slot_outcome(row)}\n"
             ),
             style="bold",
         )
@@ -58,10 +58,10 @@ _COLUMNS = (
 
 def attempts_table(rows: list[Json]) -> TextTable:
     """Return a table of attempts: slot, run time, result; the reason of a failure below it."""
-    return TextTable(_COLUMNS, tuple(map(_attempt_row, rows)))
+    return TextTable(_COLUMNS, tuple(map(_make_attempt_row, rows)))
 
 
-def _attempt_row(row: Json) -> Row:
+def _make_attempt_row(row: Json) -> Row:
     cells = (
         f"{row['workflow']}/{row['task']}",
         row["state"],
@@ -77,7 +77,7 @@ def _attempt_row(row: Json) -> Row:
     return Row(cells, styles={"state": style, "": style})
 
 
-def _slot_outcome(row: Json) -> str:
+def _format_slot_outcome(row: Json) -> str:
     took = "" if row["seconds"] is None else f" after {row['seconds']:.1f} s"
     why = f": {row['reason']}" if row["reason"] else ""
     return f"{row['state']}{took} at {row['slot']}{why}"

@@ -41,11 +41,11 @@ def _run(
 ) -> list[Json]:
     catalog, own = planned.grid.catalog, PlanningOptions(seed=options.seed, at=options.at)
     if all(site.driver == "simulated" for site in catalog.sites):
-        return _with_state(chosen, "not started", _SIMULATED)
+        return _add_state(chosen, "not started", _SIMULATED)
     try:
         trial = planning.plan_here(make_pilot_set(planned, chosen), catalog, None, own)
         if not trial.plan.feasible:
-            return _with_state(chosen, "not started", trial.plan.lacking)
+            return _add_state(chosen, "not started", trial.plan.lacking)
         choices = running.RunChoices(
             speed=None,
             seed=own.seed,
@@ -57,11 +57,11 @@ def _run(
         )
         outcome = running.run_here(trial, choices)
     except InputError as error:
-        return _with_state(chosen, "not started", str(error))
-    return _results(trial, chosen, outcome)
+        return _add_state(chosen, "not started", str(error))
+    return _list_results(trial, chosen, outcome)
 
 
-def _results(trial: Planned, chosen: Iterable[Json], outcome: RunOutcome) -> list[Json]:
+def _list_results(trial: Planned, chosen: Iterable[Json], outcome: RunOutcome) -> list[Json]:
     names = [workflow.name for workflow in trial.workflow_set.workflows]
     return [
         item
@@ -74,5 +74,5 @@ def _results(trial: Planned, chosen: Iterable[Json], outcome: RunOutcome) -> lis
     ]
 
 
-def _with_state(chosen: Iterable[Json], state: str, reason: str) -> list[Json]:
+def _add_state(chosen: Iterable[Json], state: str, reason: str) -> list[Json]:
     return [item | {"state": state, "reason": reason} for item in chosen]

@@ -31,7 +31,7 @@ def plan_now(request: PlanRequest, output: PlanOutput) -> int:
 
         started = pilot_runs.run_pilots(planned, request, output.as_json)
         planned = planning.plan_file(request)
-    tried = _pilots(planned, request)
+    tried = _choose_pilots(planned, request)
     if output.gantt:
         planning.write_gantt(output.gantt, planned)
     payload = plan_json(planned.plan) | ({} if tried is None else {"pilots": tried})
@@ -41,7 +41,7 @@ def plan_now(request: PlanRequest, output: PlanOutput) -> int:
     return _BELOW_REQUEST if output.strict and not planned.plan.meets_request else 0
 
 
-def _pilots(planned: Planned, request: PlanRequest) -> list[dict[str, Any]] | None:
+def _choose_pilots(planned: Planned, request: PlanRequest) -> list[dict[str, Any]] | None:
     if not request.calibrate or request.run_pilots:
         return None
     with busy(console(stderr=True), "comparing pilot runs"):

@@ -25,12 +25,12 @@ def print_plan(out: Console, plan: Plan) -> None:
     if not plan.feasible:
         return
     if plan.uses:
-        out.print(_slots_table(plan))
+        out.print(_make_slots_table(plan))
     if plan.done:
         out.print(done_sentence(plan))
     _print_run_times(out, plan)
     for phase in plan.phases:
-        sentence = _phase_sentence(phase, plan.requested_probability)
+        sentence = _describe_phase(phase, plan.requested_probability)
         out.print(f"  {sentence}  ({phase.seconds * 1000:.0f} ms)")
     out.print(promise_sentence(plan), style="bold")
     if plan.lacking:
@@ -39,7 +39,7 @@ def print_plan(out: Console, plan: Plan) -> None:
         out.print(f"Sufficient changes: {'; '.join(map(describe_relaxation, plan.relaxations))}.")
 
 
-def _slots_table(plan: Plan) -> TextTable:
+def _make_slots_table(plan: Plan) -> TextTable:
     columns = (
         Column("slot", shorten=True),
         Column("procs", right=True, fold=2),
@@ -75,7 +75,7 @@ def likely_start_text(at_s: float) -> str:
     return "now" if at_s < NOW_S else format_duration(at_s)
 
 
-def _phase_sentence(phase: PhaseReport, requested: float) -> str:
+def _describe_phase(phase: PhaseReport, requested: float) -> str:
     """Return what a phase or a step of the search did."""
     before, after = phase.probability_before, phase.probability_after
     if phase.name == "comparing":
@@ -86,12 +86,12 @@ def _phase_sentence(phase: PhaseReport, requested: float) -> str:
             else "no other plan is needed"
         )
     if phase.name == "improving":
-        return _improved_sentence(phase, requested)
+        return _describe_improvement(phase, requested)
     placed = pad(str(phase.placed), 4, right=True)
     return f"phase {pad(phase.name, 11)} {placed} placed, promise {before:.3f} → {after:.3f}"
 
 
-def _improved_sentence(phase: PhaseReport, requested: float) -> str:
+def _describe_improvement(phase: PhaseReport, requested: float) -> str:
     """Return what the search changed: the promise, and the cost, for which it may fall."""
     before, after = phase.probability_before, phase.probability_after
     first, last = phase.steps[0], phase.steps[-1]
@@ -114,7 +114,7 @@ def done_sentence(plan: Plan) -> str:
     """Return a sentence about tasks that are already done, and since when."""
     runs = list(dict.fromkeys(done.run for done in plan.done))
     since = ", ".join(runs[:_MOST_NAMED]) + (" and others" if len(runs) > _MOST_NAMED else "")
-    tasks = f"{format_count(len(plan.done), 'task')} {_be(len(plan.done))}"
+    tasks = f"{format_count(len(plan.done), 'task')} {_conjugate_be(len(plan.done))}"
     return f"{tasks} up to date (done in {since}) and not run again; --rerun runs everything."
 
 
@@ -174,7 +174,7 @@ def print_pilots(out: Console, tried: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _gain_text(gain: float | None) -> str:
+def _format_gain(gain: float | None) -> str:
     """Return a gain of probability; a dash where it is not visible."""
     if gain is None:
         return ""
@@ -200,7 +200,7 @@ def print_started(out: Console, pilots: Sequence[Mapping[str, Any]]) -> None:
             (
                 item["kind"],
                 f"about {format_duration(item['pilot_s'])}",
-                _gain_text(item.get("gain")),
+                _format_gain(item.get("gain")),
                 item["state"],
                 item["reason"] or "",
             ),
@@ -232,11 +232,11 @@ def promise_sentence(plan: Plan) -> str:
     return (
         f"Promise: {goal} with probability {promise.probability:.3f} ± "
         f"{promise.standard_error:.3f}{short}, "
-        f"for {format_usd(plan.cost_usd)}{_expected(plan)}.{rests}"
+        f"for {format_usd(plan.cost_usd)}{_format_expected(plan)}.{rests}"
     )
 
 
-def _expected(plan: Plan) -> str:
+def _format_expected(plan: Plan) -> str:
     """Return the expected actual usage, where known."""
     if plan.expected_hours <= 0:
         return ""
@@ -261,15 +261,15 @@ def outcome_sentence(outcome: RunOutcome) -> str:
     )
     verdict = cancelled or f"the promise was {'KEPT' if outcome.kept else 'BROKEN'}"
     whole = len({done.workflow for done in plan.done} - {w.name for w in workflow_set.workflows})
-    before = f" ({whole} more {_be(whole, past=True)} done before)" if whole else ""
+    before = f" ({whole} more {_conjugate_be(whole, past=True)} done before)" if whole else ""
     return (
         f"Promised {plan.needed} of {format_count(total, 'workflow')}{before} within "
         f"{format_duration(plan.deadline_s)} with probability "
-        f"{plan.promise.probability:.3f}; {outcome.in_time} {_be(outcome.in_time, past=True)} done "
-        f"in time{when}: {verdict}."
+        f"{plan.promise.probability:.3f}; {outcome.in_time} "
+        f"{_conjugate_be(outcome.in_time, past=True)} done in time{when}: {verdict}."
     )
 
 
-def _be(count: int, past: bool = False) -> str:
+def _conjugate_be(count: int, past: bool = False) -> str:
     """Return the verb for a count."""
     return ("was" if past else "is") if count == 1 else ("were" if past else "are")

@@ -33,7 +33,7 @@ def plan_again(run_id: str, tasks: Sequence[str]) -> tuple[Planned, str]:
         directory = record.executions()[0].snapshot.workflow_set.directory
     assert row is not None  # a run refers to its set
     document = validate(SetDocument, json.loads(row.document), run_id)
-    workflow_set = build_set(document, _no_file, run_id, directory=directory)
+    workflow_set = build_set(document, _explain_no_file, run_id, directory=directory)
     options = PlanningOptions(at=setup.options.at)
     planned = plan_here(workflow_set, setup.catalog, None, options, again=tasks)
     if not planned.snapshot.workflow_set.workflows:
@@ -44,5 +44,5 @@ def plan_again(run_id: str, tasks: Sequence[str]) -> tuple[Planned, str]:
     return planned, run.set_id
 
 
-def _no_file(entry: WorkflowDocument) -> Workflow:
+def _explain_no_file(entry: WorkflowDocument) -> Workflow:
     raise InputError(f"names the file '{entry.file}'; a stored set has none")

@@ -39,7 +39,7 @@ def resume(request: ResumeRequest, output: ChartOutput) -> int:
     )
     from vgrads.portal.cli.plans import running
 
-    how = _choices(output)
+    how = _make_choices(output)
     return running.exit_code_of(running.resume_here(run_id, how, until=request.before))
 
 
@@ -53,7 +53,7 @@ def retry(request: RetryRunRequest, output: ChartOutput) -> int:
     from vgrads.portal.cli.plans import retrying, running
 
     planned, set_id = retrying.plan_again(run_id, request.tasks)
-    return running.exit_code_of(running.run_here(planned, _choices(output, set_id)))
+    return running.exit_code_of(running.run_here(planned, _make_choices(output, set_id)))
 
 
 def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
@@ -63,7 +63,7 @@ def cancel(request: CancelRunRequest, output: CommandOutput) -> int:
     )
     from vgrads.portal.cli.plans import running
 
-    text = running.cancel_run(run_id, _choices(ChartOutput()))
+    text = running.cancel_run(run_id, _make_choices(ChartOutput()))
     answer_with(output.as_json, {"run": run_id, "message": text}, lambda: text)
     return 0
 
@@ -91,7 +91,7 @@ def change(request: ChangeRequest, output: CommandOutput) -> int:
     return changing.change_run(run_id, request, output.as_json)
 
 
-def _choices(output: ChartOutput, set_id: str = "") -> RunChoices:
+def _make_choices(output: ChartOutput, set_id: str = "") -> RunChoices:
     from vgrads.portal.cli.plans.running import RunChoices
 
     return RunChoices(

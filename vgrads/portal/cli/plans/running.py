@@ -89,7 +89,7 @@ def plan_and_run(request: RunRequest, output: RunOutput) -> int:
 def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
     """Run a plan in this process, store it in the database, report the outcome."""
     out = console(stderr=how.as_json or how.quiet)
-    _webhook_secret(how)
+    _read_webhook_secret(how)
     if planned.workflow_set.released:
         why = "the tasks of this set are released one by one, which needs a service"
         raise InputError(why, where="released", fix="submit the set to a service: vgrads serve")
@@ -115,8 +115,8 @@ def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
         pace = 1.0 if real else how.speed
         shown = console(stderr=how.as_json or how.quiet, lasting=True)
         with (
-            _webhooks(how, run_id, shown) as webhooks,
-            _interruptible(store, run_id, how, shown),
+            _make_webhooks(how, run_id, shown) as webhooks,
+            _handle_interrupts(store, run_id, how, shown),
             following(shown, new.execution, 0.0, pace) as watchers,
         ):
             outcome = new.execute(_Watch([*watchers, *webhooks]))
@@ -137,7 +137,7 @@ class _Watch:
             watch(execution, state, events)
 
 
-def _webhook_secret(how: RunChoices) -> str:
+def _read_webhook_secret(how: RunChoices) -> str:
     """Return the shared secret of the webhook. Raise InputError where a webhook is requested
     without one."""
     secret = os.environ.get("VGRADS_WEBHOOK_SECRET", "")
@@ -172,12 +172,12 @@ def following(
 
 
 @contextmanager
-def _webhooks(how: RunChoices, run_id: str, out: Console) -> Iterator[list[Webhook]]:
+def _make_webhooks(how: RunChoices, run_id: str, out: Console) -> Iterator[list[Webhook]]:
     """Return the webhook where one is requested; its secret is ``VGRADS_WEBHOOK_SECRET``."""
     if not how.webhook:
         yield []
         return
-    hook = Webhook(how.webhook, _webhook_secret(how), run_id)
+    hook = Webhook(how.webhook, _read_webhook_secret(how), run_id)
     try:
         yield [hook]
     finally:
@@ -187,7 +187,7 @@ def _webhooks(how: RunChoices, run_id: str, out: Console) -> Iterator[list[Webho
 
 
 @contextmanager
-def _interruptible(store: Store, run_id: str, how: RunChoices, out: Console) -> Iterator[None]:
+def _handle_interrupts(store: Store, run_id: str, how: RunChoices, out: Console) -> Iterator[None]:
     """After Ctrl-C, report what is still held and how to resume; a second one releases all of
     it."""
     try:
@@ -211,12 +211,12 @@ def _interruptible(store: Store, run_id: str, how: RunChoices, out: Console) -> 
             highlight=False,
             markup=False,
         )
-        if reserved and _second_interrupt():
+        if reserved and _handle_second_interrupt():
             cancel_run(run_id, how)
         raise
 
 
-def _second_interrupt() -> bool:
+def _handle_second_interrupt() -> bool:
     try:
         time.sleep(_SECOND_S)
     except KeyboardInterrupt:
@@ -245,7 +245,7 @@ def resume_here(
         pace = None if taken.replayed or taken.stop else 1.0
         execution = begun.executions[0 if taken.replayed else begun.state.version]
         with (
-            _interruptible(store, run_id, how, shown),
+            _handle_interrupts(store, run_id, how, shown),
             following(shown, execution, begun.elapsed_s, pace) as watchers,
         ):
             outcome = go_on(store, record, taken, _Watch(watchers))

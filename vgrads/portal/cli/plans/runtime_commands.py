@@ -115,10 +115,10 @@ def learn(
         "present": present,
         "kinds": kinds,
     }
-    answer_with(as_json, payload, lambda: _learned(payload))
+    answer_with(as_json, payload, lambda: _print_learned(payload))
 
 
-def _learned(payload: Mapping[str, Any]) -> None:
+def _print_learned(payload: Mapping[str, Any]) -> None:
     from vgrads.portal.cli.terminal import console, print_warnings
     from vgrads.traces.report import SMALL_SHARE
 
@@ -152,7 +152,7 @@ def list_kinds(_wide: Wide = False, as_json: AsJson = False) -> None:
     from vgrads.portal.records.reading.runtimes import read_past_run_times
 
     rows = kinds_json(read_past_run_times())
-    answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
+    answer_with(as_json, {"kinds": rows}, lambda: _make_table(rows))
 
 
 @runtimes_app.command("show", epilog="Example: `vgrads runtimes show FASTQC --plot fastqc.svg`")
@@ -185,7 +185,7 @@ def show(
 
     def words() -> None:
         console().print(payload["sentence"], highlight=False)
-        console().print(_table(payload["machines"]), highlight=False)
+        console().print(_make_table(payload["machines"]), highlight=False)
 
     answer_with(as_json, payload, words)
 
@@ -208,7 +208,7 @@ def predict(
     )  # no deadline applies here
     catalog = choose_catalog(sites or (Path(named) if named else None))
     rows = predictions_json(workflow_set, read_past_run_times(), catalog)
-    answer_with(as_json, {"kinds": rows}, lambda: _table(rows))
+    answer_with(as_json, {"kinds": rows}, lambda: _make_table(rows))
 
 
 @runtimes_app.command("forget", epilog="Example: `vgrads runtimes forget FASTQC`")
@@ -233,7 +233,7 @@ def forget(
     )
 
 
-def _table(rows: list[dict[str, Any]]) -> TextTable | str:
+def _make_table(rows: list[dict[str, Any]]) -> TextTable | str:
     """Return rows as a table; seconds in readable units."""
     from vgrads.kernel.units import format_duration
 
@@ -249,13 +249,15 @@ def _table(rows: list[dict[str, Any]]) -> TextTable | str:
         )
         for name in rows[0]
     )
-    return TextTable(columns, tuple(Row(tuple(_cells(row, format_duration))) for row in rows))
+    return TextTable(
+        columns, tuple(Row(tuple(_format_cells(row, format_duration))) for row in rows)
+    )
 
 
 _FOLDED = {"low_s": 1, "shortest_s": 1, "from": 2, "machines": 3, "memory_mib": 4, "tasks": 5}
 
 
-def _cells(row: dict[str, Any], format_s: Callable[[float | None], str]) -> Iterator[str]:
+def _format_cells(row: dict[str, Any], format_s: Callable[[float | None], str]) -> Iterator[str]:
     for name, value in row.items():
         text = format_s(value) if name.endswith("_s") else value
         yield "–" if text is None else str(text)

@@ -40,12 +40,12 @@ def size_now(request: SizeRequest, output: SizeOutput) -> int:
         payload = _plan(request) if planned else _compare(request)
     if output.picture is not None:
         _draw(payload, output.picture)
-    table = deadline_table if planned else _table
+    table = deadline_table if planned else _make_table
     answer_with(output.as_json, payload, lambda: table(payload))
     return 0
 
 
-def _matrix_of(request: SizeRequest) -> tuple[str, str, float]:
+def _read_matrix(request: SizeRequest) -> tuple[str, str, float]:
     if request.wavefront is not None:
         return "wavefront", request.wavefront, request.cell_s
     return "allpairs", str(request.allpairs), request.cell_s
@@ -63,7 +63,7 @@ def _compare(request: SizeRequest) -> dict[str, Any]:
         dispatch_s=request.dispatch_s,
         wait_s=request.wait_s,
         capacity=request.capacity,
-        deadline_s=_deadline_s(request),
+        deadline_s=_parse_deadline_s(request),
         deadline_text=request.deadline or "",
     )
     if request.work is not None:
@@ -74,10 +74,10 @@ def _compare(request: SizeRequest) -> dict[str, Any]:
         cores=request.procs,
         dispatch_s=request.dispatch_s,
     )
-    return size(make_matrix_work(*_matrix_of(request), machines), question)
+    return size(make_matrix_work(*_read_matrix(request), machines), question)
 
 
-def _deadline_s(request: SizeRequest) -> float | None:
+def _parse_deadline_s(request: SizeRequest) -> float | None:
     from vgrads.kernel.deadline import parse_deadline
 
     if request.deadline is None:
@@ -95,7 +95,7 @@ def _plan(request: SizeRequest) -> dict[str, Any]:
     from vgrads.vgrid.catalog import load_catalog
 
     overrides = GoalOverrides(
-        deadline_s=_deadline_s(request),
+        deadline_s=_parse_deadline_s(request),
         deadline_text=request.deadline or "",
         probability=request.probability,
         budget_usd=request.budget_usd,
@@ -104,7 +104,7 @@ def _plan(request: SizeRequest) -> dict[str, Any]:
     catalog = load_catalog(request.sites)
     if request.work is not None:
         return answer_deadline_plan(request.work, catalog, overrides)
-    kind, sides, cell_s = _matrix_of(request)
+    kind, sides, cell_s = _read_matrix(request)
     return answer_matrix_plan(
         kind, parse_matrix_sides(kind, sides, cell_s), cell_s, catalog, overrides
     )
@@ -118,7 +118,7 @@ def _draw(payload: Mapping[str, Any], path: Path) -> None:
     (write_deadline_chart if "front" in payload else write_size_chart)(payload, path)
 
 
-def _table(payload: Mapping[str, Any]) -> TextTable:
+def _make_table(payload: Mapping[str, Any]) -> TextTable:
     from vgrads.kernel.units import format_duration
 
     columns = (

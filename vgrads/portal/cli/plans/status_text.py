@@ -50,8 +50,8 @@ def _run_row(row: Json) -> Row:
         row["name"],
         row["state"],
         minute(row["due"]),
-        _share(row["promise"]),
-        _in_time(row),
+        _format_share(row["promise"]),
+        _format_in_time(row),
         "–" if not row["cost_usd"] else f"${row['cost_usd']:.2f}",
         minute(row["started"]),
     )
@@ -64,7 +64,7 @@ def print_run(out: Console, row: Json) -> None:
     print_runs(out, [row])
     if "tasks" not in row:
         return
-    out.print(_progress(row) + ".", highlight=False)
+    out.print(_format_progress(row) + ".", highlight=False)
     if row["state"] != "kept":
         for line in row["delays"]:
             out.print(f"  delay: {line}", highlight=False, markup=False)
@@ -94,7 +94,7 @@ def alarm_line(alarm: Json) -> str:
     return f"alarm {clock(alarm['at'])}: {alarm['state']}; {who}{''.join(failed)}"
 
 
-def _progress(row: Json) -> str:
+def _format_progress(row: Json) -> str:
     """Return the progress, and the current probability of the promise."""
     tasks = row["tasks"]
     text = (
@@ -126,23 +126,23 @@ def clock(instant: str | None) -> str:
 
 def minute(instant: str | None) -> str:
     """Format an RFC 3339 instant in the reader's local time."""
-    return "–" if instant is None else f"{_local(instant):%Y-%m-%d %H:%M}"
+    return "–" if instant is None else f"{_format_local(instant):%Y-%m-%d %H:%M}"
 
 
 def zone(instant: str) -> str:
     """Return the reader's local time zone at an instant."""
-    return f"{_local(instant):%Z}"
+    return f"{_format_local(instant):%Z}"
 
 
-def _local(instant: str) -> datetime:
+def _format_local(instant: str) -> datetime:
     return datetime.fromisoformat(instant).astimezone()
 
 
-def _share(chance: float | None) -> str:
+def _format_share(chance: float | None) -> str:
     return "–" if chance is None else f"{chance:.3f}"
 
 
-def _in_time(row: Json) -> str:
+def _format_in_time(row: Json) -> str:
     outcome = row["outcome"]
     if "in_time" in outcome:
         return f"{outcome['in_time']} of {outcome['needed']}"

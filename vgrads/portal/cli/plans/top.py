@@ -61,7 +61,7 @@ def activity_text(payload: Json) -> list[TextTable | str]:
     if runs:
         parts.append(TextTable(_RUNS, tuple(_run_row(row, now) for row in runs)))
     if bags:
-        parts.append(TextTable(_BAGS, tuple(map(_bag_row, bags))))
+        parts.append(TextTable(_BAGS, tuple(map(_make_bag_row, bags))))
     return parts
 
 
@@ -90,7 +90,7 @@ def _run_row(row: Json, now: datetime) -> Row:
         row["run"],
         row["name"],
         str(row.get("promise_state", row["state"])),
-        _due_in(row["due"], now),
+        _format_due(row["due"], now),
         "–" if chance is None else f"{chance:.3f}",
         f"{tasks['done']}/{tasks['of']}" if tasks else "–",
         f"{row['workflows_done']}/{row['needed']}" if tasks else "–",
@@ -98,14 +98,14 @@ def _run_row(row: Json, now: datetime) -> Row:
     return Row(cells, (row["hint"],) if row["hint"] else (), {"": "yellow"})
 
 
-def _due_in(due: str | None, now: datetime) -> str:
+def _format_due(due: str | None, now: datetime) -> str:
     if due is None:
         return "–"
     seconds = (datetime.fromisoformat(due) - now).total_seconds()
     return f"late {format_duration(-seconds)}" if seconds < 0 else format_duration(seconds)
 
 
-def _bag_row(bag: Mapping[str, Any]) -> Row:
+def _make_bag_row(bag: Mapping[str, Any]) -> Row:
     left_s = bag.get("left_s")
     cells = (
         bag["id"],

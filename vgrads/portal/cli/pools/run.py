@@ -34,9 +34,9 @@ def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool)
     catalog = choose_catalog(sites) if sites else describe_this_machine()
     folder = make_home() / "pools" / document.name
     out, lasting = console(stderr=as_json), console(stderr=as_json, lasting=True)
-    with ledger_of(service) as ledger, exclusive(folder), _shown(lasting) as watch:
+    with ledger_of(service) as ledger, exclusive(folder), _show_table(lasting) as watch:
         work = PoolWork(folder, catalog, document, ledger, _run_of(folder), watch=watch)
-        with _signals(work):
+        with _handle_signals(work):
             ended = work.carry_out()
     if as_json:
         sys.stdout.write(json.dumps({"pool": document.name, "problem": ended.hopeless}) + "\n")
@@ -56,7 +56,7 @@ def _run_of(folder: Path) -> str:
 
 
 @contextmanager
-def _signals(work: PoolWork) -> Iterator[None]:
+def _handle_signals(work: PoolWork) -> Iterator[None]:
     """Handle signals: Ctrl-C releases everything, a second one and SIGTERM leave it as it is."""
     count = 0
 
@@ -77,7 +77,7 @@ def _signals(work: PoolWork) -> Iterator[None]:
 
 
 @contextmanager
-def _shown(out: Console) -> Iterator[Any]:
+def _show_table(out: Console) -> Iterator[Any]:
     """Show a table on a terminal; else print a line at each change."""
     if out.is_terminal:
         with Live(console=out, refresh_per_second=2, transient=True) as live:

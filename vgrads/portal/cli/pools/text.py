@@ -78,7 +78,7 @@ def status_tables(payload: Mapping[str, Any]) -> list[TextTable | str]:
     """Return tables of all pools and managers of a ledger."""
     names = ("name", "policy", "decided", "running", "hosts", "coming", "max_workers")
     pools = tuple(Row(tuple(str(pool[name]) for name in names)) for pool in payload["pools"])
-    managers = tuple(map(_manager_row, payload["managers"]))
+    managers = tuple(map(_make_manager_row, payload["managers"]))
     return [
         TextTable(_POOLS, pools, title="Pools")
         if pools
@@ -89,7 +89,7 @@ def status_tables(payload: Mapping[str, Any]) -> list[TextTable | str]:
     ]
 
 
-def _manager_row(manager: Mapping[str, Any]) -> Row:
+def _make_manager_row(manager: Mapping[str, Any]) -> Row:
     can, by = can_use(manager.get("capacity"))
     leased = ", ".join(f"{pool} {procs}" for pool, procs in manager["by_pool"].items() if pool)
     counts = (str(manager[name]) for name in ("waiting", "running", "procs"))

@@ -80,7 +80,7 @@ def _answer(
 ) -> int:
     """Answer a question, print and record it; what the history's file holds is printed to standard
     error."""
-    question: Question = _question(request)
+    question: Question = _make_question(request)
     what = "states of the queue" if question.method == "state" else "past waits"
     with busy(console(stderr=True), f"learning from {what}"):
         answer = operation(
@@ -93,7 +93,7 @@ def _answer(
     return 0
 
 
-def _question(request: HistoryFields) -> Any:
+def _make_question(request: HistoryFields) -> Any:
     """Return the question of a request: about its file, or about the queue of the database that
     HISTORY names, where there is no such file."""
     kind = _KINDS[type(request)]

@@ -29,7 +29,7 @@ def rank_now(request: RankingRequest, output: CommandOutput) -> int:
     doing_what = busy(console(stderr=True), "learning from the histories of queues")
     with doing_what as doing:
         context = ForecastContext(
-            learn=_learner(doing),
+            learn=_make_learner(doing),
             record=lambda site, queue: records.get((site, queue), NO_RECORD),
         )
         document, result = rank_queues(request, catalog, context)
@@ -38,7 +38,7 @@ def rank_now(request: RankingRequest, output: CommandOutput) -> int:
     return 0
 
 
-def _learner(notify: Callable[[str], None]) -> Callable[..., tuple[QueueQuery, None]]:
+def _make_learner(notify: Callable[[str], None]) -> Callable[..., tuple[QueueQuery, None]]:
     def learn(source: HistorySource, at: Instant, settings: Settings) -> tuple[QueueQuery, None]:
         notify(f"learning from the history {source.file.name}")
         return learn_now(source, at, settings)

@@ -25,19 +25,19 @@ def ranking_table(document: Json) -> TextTable:
         Column("jobs", right=True, fold=4),
     )
     notes = [f"{r['site']}/{r['queue']} left out: {r['error']}" for r in document["left_out"]]
-    rows = tuple(map(_ranked_row, document["queues"]))
-    return TextTable(columns, rows, notes=(_cloud_text(document["cloud"]), *notes))
+    rows = tuple(map(_make_ranked_row, document["queues"]))
+    return TextTable(columns, rows, notes=(_format_cloud(document["cloud"]), *notes))
 
 
-def _ranked_row(row: Json) -> Row:
+def _make_ranked_row(row: Json) -> Row:
     times = ("expected_start_s", "earliest_start_s", "latest_start_s")
-    cells = (f"{row['site']}/{row['queue']}", *(_time(row[name]) for name in times))
+    cells = (f"{row['site']}/{row['queue']}", *(_format_time(row[name]) for name in times))
     notes = [f"warning: {row['warning']}"] if row["warning"] else []
     notes += [f"such a job probably {row['closure']}"] if row["closure"] else []
     return Row((*cells, row["method"], str(row["jobs"])), tuple(notes), {"": "yellow"})
 
 
-def _cloud_text(cloud: Json | None) -> str:
+def _format_cloud(cloud: Json | None) -> str:
     if cloud is None:
         return "No cloud has as many processors."
     kind = f" of type {cloud['node_type']}" if cloud["node_type"] else ""
@@ -58,7 +58,7 @@ def scores_table(document: Json) -> TextTable:
         Column(".9", right=True),
         Column(".95", right=True),
     )
-    names = _queue_names(document["queues"])
+    names = _list_queue_names(document["queues"])
     rows = tuple(map(_score_row, names, document["queues"]))
     promises = document["promises"]
     text = (
@@ -69,7 +69,7 @@ def scores_table(document: Json) -> TextTable:
     return TextTable(columns, rows, notes=(text,))
 
 
-def _queue_names(entries: Sequence[Json]) -> list[str]:
+def _list_queue_names(entries: Sequence[Json]) -> list[str]:
     """Return the names of queues; of a log the name of its file, where no other has the same."""
     sites = dict.fromkeys(str(entry["site"]) for entry in entries)
     files = Counter(Path(site).name for site in sites)
@@ -97,7 +97,7 @@ def score_text(document: Json) -> list[TextTable | str]:
             str(row["quantile"]),
             str(row["bounds"]),
             format_share(row["coverage"], row["bounds"]),
-            _time(row["pinball_s"]),
+            _format_time(row["pinball_s"]),
         )
         for row in document["quantiles"]
     )
@@ -107,22 +107,22 @@ def score_text(document: Json) -> list[TextTable | str]:
         "scored, "
         f"{records['open']} are open, {records['without_start']} had no start within a month, "
         f"{records['retrospective']} are about the past."
-        f"{_unknown_text(document['watched'])}",
+        f"{_format_unknown(document['watched'])}",
         TextTable(columns, tuple(map(Row, cells))),
-        *_views_tables(document["views"]),
+        *_make_views_tables(document["views"]),
         *[
             f"probability {row['stated']:.2f}: {round(row['observed'] * row['statements'])} of "
             f"{format_count(row['statements'], 'statement')} came true"
             for row in document["reliability"]
         ],
-        *_slurm_lines(document["slurm"]),
+        *_format_slurm(document["slurm"]),
     ]
     if document["warning"]:
         lines.append(f"Warning: {document['warning']}.")
     return lines
 
 
-def _views_tables(views: Sequence[Json]) -> list[TextTable]:
+def _make_views_tables(views: Sequence[Json]) -> list[TextTable]:
     """Return which jobs of the queue the answers showed, and their coverage; nothing where none is
     scored."""
     names = ("view", "scored", "bounds at .95", "coverage")
@@ -141,7 +141,7 @@ def _views_tables(views: Sequence[Json]) -> list[TextTable]:
     return [TextTable(columns, rows)] if rows else []
 
 
-def _unknown_text(watched: Json) -> str:
+def _format_unknown(watched: Json) -> str:
     """Return how many of the newest bounds are not known, though their time has passed."""
     if not watched["unknown"]:
         return ""
@@ -152,7 +152,7 @@ def _unknown_text(watched: Json) -> str:
     )
 
 
-def _slurm_lines(comparison: Json | None) -> list[str]:
+def _format_slurm(comparison: Json | None) -> list[str]:
     if comparison is None:
         return []
     left_out = (
@@ -164,11 +164,11 @@ def _slurm_lines(comparison: Json | None) -> list[str]:
     error = comparison["median_error_s"]
     return [
         f"Median error on the same {format_count(comparison['jobs'], 'job')}: vgrads "
-        f"{_time(error['vgrads'])}, "
-        f"Slurm's own estimate {_time(error['slurm'])}.",
+        f"{_format_time(error['vgrads'])}, "
+        f"Slurm's own estimate {_format_time(error['slurm'])}.",
         left_out,
     ]
 
 
-def _time(seconds: float | None) -> str:
+def _format_time(seconds: float | None) -> str:
     return "–" if seconds is None else format_duration(seconds)

@@ -49,7 +49,7 @@ def score_queue(place: str, queue: str | None, sites: Path | None) -> Json:
     elif queue is None:
         place, queue = split_queue_name(place)
         if queue is None:
-            queue = choose_queue(_site(catalog, place), None, "QUEUE").name
+            queue = choose_queue(_find_site(catalog, place), None, "QUEUE").name
     with Store() as store:
         _update(store, catalog)
         result = forecast_scores.queue_score(store.reader, place, queue)
@@ -65,7 +65,7 @@ def _update(store: Store, catalog: Catalog) -> None:
         scorer.score(catalog)
 
 
-def _site(catalog: Catalog, name: str) -> Site:
+def _find_site(catalog: Catalog, name: str) -> Site:
     names = {site.name: site for site in catalog.sites}
     if name not in names:
         raise InputError(f"no site '{name}'", where="SITE", fix=f"known: {', '.join(names)}")
@@ -73,7 +73,7 @@ def _site(catalog: Catalog, name: str) -> Site:
 
 
 def _refuse_unknown(catalog: Catalog, site: str, queue: str) -> None:
-    if choose_queue(_site(catalog, site), queue, "QUEUE").history is None:
+    if choose_queue(_find_site(catalog, site), queue, "QUEUE").history is None:
         raise InputError(
             f"queue '{site}/{queue}' has no history, so nothing was forecast",
             where="QUEUE",

@@ -39,13 +39,13 @@ def bound_text(answer: BoundAnswer) -> str:
             f"{bound.probability}, stated with confidence {bound.confidence} from "
             f"{format_count(bound.jobs, 'wait')} since {opened.query.since}."
         )
-    text += _merged_text(opened.query) + _downtime_text(opened.query) + _view_text(answer)
+    text += _note_merged(opened.query) + _format_downtime(opened.query) + _explain_view(answer)
     if answer.explanation is not None:
         text += "\n" + explanation_text(answer.explanation, answer.closure is not None)
     return text
 
 
-def _view_text(answer: QueueAnswer) -> str:
+def _explain_view(answer: QueueAnswer) -> str:
     """Return which closure moves an answer, which queue was seen, where that is more than the end
     of a history, and a warning by its record."""
     sentence = answer.open_queue.view.sentence
@@ -68,27 +68,27 @@ def explanation_text(explanation: Mapping[str, Any], is_closed: bool = False) ->
         )
     if explanation["moved"]:
         usual = format_duration(explanation["usual_bound_s"])
-        lines.append(_moved_line(usual, "bound where all of this is as usual"))
+        lines.append(_format_moved(usual, "bound where all of this is as usual"))
     effective = [entry for entry in explanation["moved"] if round(entry["moved_s"])]
     for entry in effective:
         sign = "+" if entry["moved_s"] >= 0 else "−"
         moved = sign + format_duration(abs(entry["moved_s"]))
-        lines.append(_moved_line(moved, f"{entry['side']}: {entry['reason']}"))
+        lines.append(_format_moved(moved, f"{entry['side']}: {entry['reason']}"))
     if len(effective) < len(explanation["moved"]):
         others = [entry["side"] for entry in explanation["moved"] if entry not in effective]
-        lines.append(_moved_line("nothing", "; ".join(others)))
+        lines.append(_format_moved("nothing", "; ".join(others)))
     if explanation["moved"]:
         total = explanation["usual_bound_s"] + sum(e["moved_s"] for e in explanation["moved"])
         without = ", without the closure" if is_closed else ""
-        lines.append(_moved_line(format_duration(total), f"bound now{without}"))
+        lines.append(_format_moved(format_duration(total), f"bound now{without}"))
     return "\n".join(lines)
 
 
-def _moved_line(duration: str, text: str) -> str:
+def _format_moved(duration: str, text: str) -> str:
     return f"  {pad(duration, 9, right=True)} {text}"
 
 
-def _merged_text(query: QueueQuery) -> str:
+def _note_merged(query: QueueQuery) -> str:
     """Return a note that jobs of arrays were merged, where that is most of them."""
     if query.jobs is None or query.distinct is None or query.distinct > query.jobs / 2:
         return ""
@@ -100,7 +100,7 @@ def _merged_text(query: QueueQuery) -> str:
     )
 
 
-def _downtime_text(query: QueueQuery) -> str:
+def _format_downtime(query: QueueQuery) -> str:
     stall = query.forecast.downtime
     if stall is None:
         return ""
@@ -131,8 +131,8 @@ def forecast_text(answer: FullAnswer) -> list[TextTable | str]:
     if payload["reason"]:
         lines.append(f"Note: {payload['reason']}.")
     if payload["best_submission"] is not None:
-        lines.append(_submission_text(payload["best_submission"], question.start_by_s or 0.0))
-    more = _merged_text(answer.query) + _downtime_text(answer.query) + _view_text(answer)
+        lines.append(_recommend_submission(payload["best_submission"], question.start_by_s or 0.0))
+    more = _note_merged(answer.query) + _format_downtime(answer.query) + _explain_view(answer)
     return [*lines, *([more.strip()] if more else [])]
 
 
@@ -140,14 +140,14 @@ def _bound_text(bound_s: float | None) -> str:
     return "unknown" if bound_s is None else format_duration(bound_s)
 
 
-def _submission_text(best: Mapping[str, Any], start_by_s: float) -> str:
+def _recommend_submission(best: Mapping[str, Any], start_by_s: float) -> str:
     """Return when to submit a job that must run by an instant."""
     begin = (
         "Submit" if best["meets_request"] else "No submission has the requested probability: the"
     )
     begin += "" if best["meets_request"] else " best is to submit"
     return (
-        f"{begin} {_from_now(best['submit_in_s'])} and request "
+        f"{begin} {_format_from_now(best['submit_in_s'])} and request "
         f"{format_duration(best['walltime_s'])}: it runs {format_duration(start_by_s)} from now "
         f"with probability {best['probability']:.3f}."
     )
@@ -156,7 +156,7 @@ def _submission_text(best: Mapping[str, Any], start_by_s: float) -> str:
 def probability_text(answer: ProbabilityAnswer) -> str:
     """Return GETPROB as a sentence."""
     query, within = answer.query, format_duration(answer.within_s)
-    more = _downtime_text(query) + _view_text(answer)
+    more = _format_downtime(query) + _explain_view(answer)
     if query.forecast.method == "state":
         return (
             f"A job like this, submitted now, starts within {within} with probability "
@@ -175,9 +175,11 @@ def trajectory_text(answer: TrajectoryAnswer) -> str:
     path, reservation = answer.path, answer.reservation
     at, begin_s = path.recommended, reservation.start_by_s
     chance = f"{path.probabilities[at]:.3f}"
-    submit = f"{_from_now(path.submit_s[at])} and request {format_duration(path.walltimes_s[at])}"
+    submit = (
+        f"{_format_from_now(path.submit_s[at])} and request {format_duration(path.walltimes_s[at])}"
+    )
     begins = f"has its processors when the reservation begins, {format_duration(begin_s)} from now"
-    request = _request_text(reservation, begin_s - float(path.submit_s[at]))
+    request = _explain_request(reservation, begin_s - float(path.submit_s[at]))
     if path.chosen is not None:
         more = "" if answer.query.forecast.method == "state" else " or more"
         text = f"Submit {submit}: with probability {chance}{more}, the job {begins}.{request}"
@@ -191,14 +193,14 @@ def trajectory_text(answer: TrajectoryAnswer) -> str:
         text += _limit_text(reservation)
     reason = answer.recommended.required.reason
     text += f" {reason[0].upper()}{reason[1:]}." if reason else ""
-    return text + _view_text(answer)
+    return text + _explain_view(answer)
 
 
-def _from_now(seconds: float) -> str:
+def _format_from_now(seconds: float) -> str:
     return f"in {format_duration(seconds)}" if round(seconds) else "now"
 
 
-def _request_text(reservation: Reservation, ahead_s: float) -> str:
+def _explain_request(reservation: Reservation, ahead_s: float) -> str:
     """Say why a job requests more than its own time, if it is submitted so long before."""
     if not round(ahead_s):
         return ""
@@ -236,10 +238,10 @@ def backtest_table(rows: Sequence[BacktestRow]) -> TextTable:
         Column("jobs/s", right=True, fold=6),
         Column("view", fold=7),
     )
-    return TextTable(columns, tuple(map(_backtest_row, rows)))
+    return TextTable(columns, tuple(map(_make_backtest_row, rows)))
 
 
-def _backtest_row(row: BacktestRow) -> Row:
+def _make_backtest_row(row: BacktestRow) -> Row:
     return Row(
         (
             row.history,

@@ -73,7 +73,7 @@ def check(request: CheckSitesRequest, output: CommandOutput) -> int:
     catalog = choose_catalog(request.sites)
     with busy(console(stderr=True), "connecting to all sites"):
         rows = check_all(catalog)
-    scores = _scores(catalog) if request.benchmark else None
+    scores = _read_scores(catalog) if request.benchmark else None
     payload = {"sites": rows} | ({} if scores is None else {"scores": scores})
     answer_with(output.as_json, payload, lambda: checks_table(rows))
     if scores is not None and not output.as_json:
@@ -81,7 +81,7 @@ def check(request: CheckSitesRequest, output: CommandOutput) -> int:
     return 0 if all(row["usable"] for row in rows) else 4
 
 
-def _scores(catalog: Catalog) -> list[dict[str, Any]]:
+def _read_scores(catalog: Catalog) -> list[dict[str, Any]]:
     from vgrads.portal.cli.terminal import busy, console
     from vgrads.portal.jobs.site_scores import score_sites
 

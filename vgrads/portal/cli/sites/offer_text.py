@@ -50,40 +50,40 @@ def offer_text(offer: GridOffer) -> list[Tree | str]:
     root = build_tree(offer)
     tree = Tree(Text(root.name, "bold"))
     for site in root.children:
-        branch = tree.add(_named(site))
+        branch = tree.add(_name_node(site))
         for cluster in site.children:
-            twig = branch.add(_named(cluster))
+            twig = branch.add(_name_node(cluster))
             for slot in cluster.children:
-                twig.add(_slot_text(slot))
+                twig.add(_format_slot(slot))
     left_out = [
         f"  {g.group.name}: not {e.place}, {e.reason}" for g in offer.groups for e in g.excluded
     ]
     return [tree, *left_out, offer_sentence(offer)]
 
 
-def _named(node: GridNode) -> Text:
-    return Text.assemble(f"{node.name}  ", (_sums(node), "dim"), overflow="fold")
+def _name_node(node: GridNode) -> Text:
+    return Text.assemble(f"{node.name}  ", (_format_sums(node), "dim"), overflow="fold")
 
 
-def _sums(node: GridNode) -> str:
+def _format_sums(node: GridNode) -> str:
     cost = f", {format_usd(node.facts['cost_usd'])}" if node.facts["cost_usd"] else ""
     nodes, slots = (format_count(node.facts[f"{what}s"], what) for what in ("node", "slot"))
     return f"{nodes} in {slots}{cost}"
 
 
-def _slot_text(node: GridNode) -> Text:
+def _format_slot(node: GridNode) -> Text:
     facts = node.facts
     cost = f", {format_usd(facts['cost_usd'])}" if facts["cost_usd"] else ""
     return Text(
         f"{node.name}: {format_count(facts['nodes'], 'node')} for {facts['group']}, submit in "
         f"{format_duration(facts['submit_s'])}, likely ready "
-        f"{_when(facts['likely_s'])}, "
+        f"{_format_time(facts['likely_s'])}, "
         f"ready in time with probability {facts['probability']:.3f}{cost}",
         overflow="fold",
     )
 
 
-def _when(at_s: float | None) -> str:
+def _format_time(at_s: float | None) -> str:
     if at_s is None:
         return "never"
     return "about now" if at_s < NOW_S else f"in {format_duration(at_s)}"

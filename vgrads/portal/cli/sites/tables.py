@@ -20,22 +20,22 @@ def sites_table(rows: Sequence[Json]) -> TextTable:
         Column("driver"),
         Column("boot time", fold=1),
     )
-    return TextTable(columns, tuple(map(_site_row, rows)))
+    return TextTable(columns, tuple(map(_make_site_row, rows)))
 
 
-def _site_row(row: Json) -> Row:
+def _make_site_row(row: Json) -> Row:
     binding = row["binding"]
     span = (
         f"{format_duration(binding['p50_s'])} "
         f"({format_duration(binding['p5_s'])}–{format_duration(binding['p95_s'])})"
     )
     cells = (row["name"], row["kind"], row["driver"], span if binding["p95_s"] else "at once")
-    nodes = [_node_text(row, node) for node in row["nodes"]]
-    observed = [f"observed slots: {text}" for text in _observed(row["learned"])]
-    return Row(cells, (*nodes, *map(_queue_text, row["queues"]), *observed))
+    nodes = [_format_node(row, node) for node in row["nodes"]]
+    observed = [f"observed slots: {text}" for text in _format_observed(row["learned"])]
+    return Row(cells, (*nodes, *map(_format_queue, row["queues"]), *observed))
 
 
-def _observed(learned: Sequence[Json]) -> list[str]:
+def _format_observed(learned: Sequence[Json]) -> list[str]:
     """Return the observations of slots that runs requested, queue by queue."""
     parts = []
     for row in learned:
@@ -61,12 +61,12 @@ def learned_table(site: Json) -> TextTable:
     )
     return TextTable(
         columns,
-        tuple(map(_learned_row, site["learned"])),
+        tuple(map(_make_learned_row, site["learned"])),
         title=f"Observations of '{site['name']}' (stated values in brackets)",
     )
 
 
-def _learned_row(row: Json) -> Row:
+def _make_learned_row(row: Json) -> Row:
     binding, stated = row["binding"], row["stated"]
     cells = (
         row["queue"],
@@ -74,10 +74,10 @@ def _learned_row(row: Json) -> Row:
         f"{binding['up']:.3f} ({stated['up']:g})",
         f"{format_duration(binding['p50_s'])} ({format_duration(stated['boot_s'])})",
     )
-    return Row(cells, tuple(_observed([row])) or ("no slot was requested",))
+    return Row(cells, tuple(_format_observed([row])) or ("no slot was requested",))
 
 
-def _node_text(site: Json, node: Json) -> str:
+def _format_node(site: Json, node: Json) -> str:
     count = site["procs"] // node["cores"]
     price = f", {format_usd(node['price_usd_per_hour'])}/h" if node["price_usd_per_hour"] else ""
     spot = node["spot_price_usd_per_hour"]
@@ -85,7 +85,7 @@ def _node_text(site: Json, node: Json) -> str:
     return f"{count} × {format_count(node['cores'], 'core')}{price}{market}"
 
 
-def _queue_text(queue: Json) -> str:
+def _format_queue(queue: Json) -> str:
     if "problem" in queue:
         return f"{queue['name']}: {queue['problem']}"
     history = queue["history"]
@@ -129,10 +129,10 @@ def leftovers_table(rows: Sequence[Json]) -> TextTable | None:
         Column("since", right=True, fold=2),
         Column("run"),
     )
-    return TextTable(columns, tuple(map(_leftover_row, rows))) if rows else None
+    return TextTable(columns, tuple(map(_make_leftover_row, rows))) if rows else None
 
 
-def _leftover_row(row: Json) -> Row:
+def _make_leftover_row(row: Json) -> Row:
     since = "–" if row["age_s"] is None else format_duration(row["age_s"])
     owner = "no running run" if row["orphan"] else row["run"] or "a running run"
     cells = (row["site"], row["handle"], row["slot"] or "–", row["state"], since, owner)

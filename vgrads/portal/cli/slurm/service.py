@@ -49,7 +49,7 @@ def sites_catalog(sites: Path | None) -> Catalog:
     return choose_catalog(sites) if sites else describe_this_machine()
 
 
-def _words(sites: Path | None) -> list[str]:
+def _list_words(sites: Path | None) -> list[str]:
     if sites is None:
         return []
     return ["--sites", str(sites) if str(sites) == "here" else str(sites.resolve())]
@@ -73,7 +73,7 @@ def install_commands(folder: Path, sites: Path | None) -> list[Path]:
         "up",
         "--background",
     ]
-    start += _words(sites)
+    start += _list_words(sites)
     socket = socket_of(slurm_folder().absolute())
     return install(folder.expanduser().absolute(), sys.executable, str(socket), start=start)
 
@@ -96,7 +96,7 @@ def start_in_background(sites: Path | None, idle: str) -> None:
     address, log = str(socket_of(folder)), folder / LOG
     if listens(address):
         refuse_second(folder)
-    command = [sys.executable, "-m", "vgrads", "slurm", "up", "--idle", idle, *_words(sites)]
+    command = [sys.executable, "-m", "vgrads", "slurm", "up", "--idle", idle, *_list_words(sites)]
     process, begin = _begin(command, log)
     starts = 1
     while not listens(address):
@@ -106,7 +106,7 @@ def start_in_background(sites: Path | None, idle: str) -> None:
             starts += 1
         elif code is not None:
             raise SiteError(
-                _last_message(log, begin) or f"it ended; see {log}",
+                _find_last_message(log, begin) or f"it ended; see {log}",
                 site="the service of Slurm's commands",
                 transient=False,
             )
@@ -128,7 +128,7 @@ def _begin(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]
     return process, begin
 
 
-def _last_message(log: Path, begin: int) -> str:
+def _find_last_message(log: Path, begin: int) -> str:
     """Return the last message of the command line after this position of the log, with the lines
     that belong to it."""
     with log.open("rb") as file:
@@ -184,7 +184,7 @@ def status_text(status: dict[str, Any]) -> object:
         return [text, *problem]
     if not status["jobs"]:
         return "no job is unfinished"
-    return [_table_of(status["jobs"]), *map(_group_text, status["groups"]), *problem]
+    return [_make_table(status["jobs"]), *map(_group_text, status["groups"]), *problem]
 
 
 def _group_text(group: dict[str, Any]) -> str:
@@ -198,7 +198,7 @@ def _group_text(group: dict[str, Any]) -> str:
     return f"group {group['name']}: {jobs}; deadline {due}: {share}"
 
 
-def _table_of(rows: list[dict[str, Any]]) -> TextTable:
+def _make_table(rows: list[dict[str, Any]]) -> TextTable:
     columns = (
         Column("job"),
         Column("name", shorten=True),

@@ -45,7 +45,7 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
         key: planned.grid.logs[key].unix_start_s + at_s
         for key, at_s in planned.grid.instants.items()
     }
-    forecasts = _forecasts(planned, instants, lambda _: "", owner)
+    forecasts = _make_forecasts(planned, instants, lambda _: "", owner)
     ForecastJournal(store.url if store else None).append(forecasts)
     return replace(planned, plan=replace(planned.plan, notes=(*planned.plan.notes, *notes)))
 
@@ -55,14 +55,14 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     short. ``store``: of a service; otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
     records = records_in(store.reader, keys) if store else read_records(keys)
-    by_queue = _short_histories(planned, keys)
+    by_queue = _list_short_histories(planned, keys)
     for key, record in records.items():
         if record.warning:  # both may hold
             by_queue[key] = "; ".join(filter(None, (record.warning, by_queue.get(key))))
     return [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
 
 
-def _short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
+def _list_short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
     """Return a line for each queue with too few past waits for a bound at .95."""
     grid, result = planned.grid, dict[QueueKey, str]()
     queues = {(site.name, q.name): q for site in grid.catalog.sites for q in site.queues}
@@ -83,7 +83,7 @@ def _short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKe
     return result
 
 
-def _forecasts(
+def _make_forecasts(
     planned: Planned,
     instants: Mapping[QueueKey, float],
     job: Callable[[str], str],
@@ -106,8 +106,8 @@ def _forecasts(
     )
     slots = [
         replace(
-            _of_slot(use, instants.get((use.slot.site, use.slot.queue), now_s)),
-            view=_view_of(use.slot, planned.grid),
+            _forecast_slot(use, instants.get((use.slot.site, use.slot.queue), now_s)),
+            view=_find_view(use.slot, planned.grid),
             job=job(use.slot.id),
             owner=owner,
         )
@@ -116,14 +116,14 @@ def _forecasts(
     return [promise, *slots] if plan.feasible else []
 
 
-def _view_of(slot: Slot, grid: GridSnapshot) -> str:
+def _find_view(slot: Slot, grid: GridSnapshot) -> str:
     """Return the view in which the queue of a slot was learned; empty where no history of it
     was."""
     forecast = None if slot.basis else grid.forecasts.get((slot.site, slot.queue))
     return forecast.settings.view if forecast else ""
 
 
-def _of_slot(use: SlotUse, instant_s: float) -> IssuedForecast:
+def _forecast_slot(use: SlotUse, instant_s: float) -> IssuedForecast:
     zero_s = use.submit_s - use.slot.zero_s(use.submit_s)
     ready_s = (use.slot.curve.ready_at(LEVELS) - zero_s).tolist()
     return IssuedForecast(
@@ -145,20 +145,22 @@ def _of_slot(use: SlotUse, instant_s: float) -> IssuedForecast:
 
 def issue_run(store: Store, run_id: str, planned: Planned) -> None:
     """Record what a run promises when it starts; once, whichever manager continues it."""
-    _whatever_happens(lambda: _issue(store, run_id, planned))
+    _ignore_errors(lambda: _issue_plan(store, run_id, planned))
 
 
 def score_run(store: Store, run_id: str, outcome: RunOutcome) -> None:
     """Store the outcomes of a run's promise and of its slots."""
-    _whatever_happens(lambda: _score(store, run_id, outcome))
+    _ignore_errors(lambda: _score(store, run_id, outcome))
 
 
-def _issue(store: Store, run_id: str, planned: Planned) -> None:
+def _issue_plan(store: Store, run_id: str, planned: Planned) -> None:
     from vgrads.portal.records.forecasts.rows import ForecastRecords
 
     records = ForecastRecords(store.engine)
     if not records.is_issued(run_id):
-        records.add(_forecasts(planned, {}, lambda slot: f"{run_id}/{slot}" if slot else run_id))
+        records.add(
+            _make_forecasts(planned, {}, lambda slot: f"{run_id}/{slot}" if slot else run_id)
+        )
 
 
 def _score(store: Store, run_id: str, outcome: RunOutcome) -> None:
@@ -197,7 +199,7 @@ def score_bags(
     """Record the first promise of each ended bag with a goal, and whether it was kept; once. Where
     its goal was changed, also the first promise of its last goal. ``bags``: their rows in the
     status of a dispatcher."""
-    _whatever_happens(lambda: _score_bags(connect(), dispatcher, bags))
+    _ignore_errors(lambda: _score_bags(connect(), dispatcher, bags))
 
 
 def _score_bags(engine: Engine, dispatcher: str, bags: Iterable[Mapping[str, Any]]) -> None:
@@ -281,7 +283,7 @@ def scored_promises(
     within_s = changes[0]["before"]["deadline_s"]
     return (
         ScoredPromise(
-            within_s=within_s, probability=before[0], covered=_first_outcome(bag, changes)
+            within_s=within_s, probability=before[0], covered=_find_first_outcome(bag, changes)
         )
         if before
         else None,
@@ -291,7 +293,9 @@ def scored_promises(
     )
 
 
-def _first_outcome(bag: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> bool | None:
+def _find_first_outcome(
+    bag: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]
+) -> bool | None:
     """Return whether the promise for the first goal of a bag was kept. It is open where a later
     goal needed less, so that nodes were released, or more, of which only the end is recorded."""
     goal, first = bag["goal"], BagGoal(**changes[0]["before"])
@@ -318,7 +322,7 @@ def _is_evidence(slot: SlotRecord) -> bool:
     return slot.ready_s is not None or slot.state == SlotState.FAILED
 
 
-def _whatever_happens(work: Callable[[], None]) -> None:
+def _ignore_errors(work: Callable[[], None]) -> None:
     """Do work on records; no run fails because of it."""
     try:
         work()

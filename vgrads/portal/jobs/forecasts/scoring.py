@@ -67,7 +67,7 @@ class ForecastScorer:
         current, count = replace_by_uploads(catalog, self._store.reader), 0
         collected = SiteRecords(self._store.engine)
         for key in self._records.queues():
-            file = _file_of(current, *key)
+            file = _find_file(current, *key)
             if file is not None and Path(file.path).name.endswith(COLLECTED):
                 file = replace(file, until_s=collected.collected_until(key[0]))
             if file is None or self._scored.get(key) == file:
@@ -108,7 +108,7 @@ def score_queue(records: ForecastRecords, site: str, queue: str, log: JobLog) ->
     return count
 
 
-def _file_of(catalog: Catalog, site: str, queue: str, history: str) -> _HistoryFile | None:
+def _find_file(catalog: Catalog, site: str, queue: str, history: str) -> _HistoryFile | None:
     """Return the current history of a queue; None where there is none any more."""
     path = history
     log_queue: LogQueue = None if queue == ALL_QUEUES else queue

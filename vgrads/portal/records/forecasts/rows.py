@@ -75,7 +75,7 @@ class ForecastRecords:
             if row:
                 row["times"] += 1
             else:
-                row.update(_row_of(forecast))
+                row.update(_make_row(forecast))
         if not rows:
             return 0
         with self._engine.begin() as connection:
@@ -92,7 +92,7 @@ class ForecastRecords:
         """Return site, queue and file of every queue whose forecasts may still be scored by
         others' jobs."""
         query = select(ForecastRow.site, ForecastRow.queue, ForecastRow.history).where(
-            *_of_others()
+            *_select_others()
         )
         with Session(self._engine) as session:
             return sorted({(s, q, h) for s, q, h in session.exec(query.distinct())})
@@ -101,7 +101,7 @@ class ForecastRecords:
         """Return the forecasts of a queue about submissions since an instant of its history: also
         scored ones, since an earlier job may become known later."""
         query = select(ForecastRow).where(
-            *_of_others(),
+            *_select_others(),
             ForecastRow.site == site,
             ForecastRow.queue == queue,
             col(ForecastRow.instant_s) + col(ForecastRow.submit_in_s) >= since_s,
@@ -118,7 +118,7 @@ class ForecastRecords:
                 observed = waits.get(row.id)
                 if observed is None or (observed.submit_s is None and row.job_submit_s is not None):
                     continue
-                values = _outcome(row, observed)
+                values = _make_outcome(row, observed)
                 if all(getattr(row, name) == value for name, value in values.items()):
                     continue
                 added += row.state == OPEN and values["state"] == SCORED
@@ -139,7 +139,7 @@ class ForecastRecords:
     def close(self, site: str, queue: str, before_s: float) -> None:
         """Give up forecasts of a queue for which no start became known in a month after them."""
         self._close(
-            *_of_others(),
+            *_select_others(),
             col(ForecastRow.site) == site,
             col(ForecastRow.queue) == queue,
             col(ForecastRow.instant_s) + col(ForecastRow.submit_in_s) < before_s - PATIENCE_S,
@@ -157,7 +157,7 @@ class ForecastRecords:
     def without_estimate(self, sites: Iterable[str], since_s: float) -> list[ForecastRow]:
         """Return recent forecasts of these sites that have no start estimate of the site yet."""
         query = select(ForecastRow).where(
-            *_of_others(),
+            *_select_others(),
             col(ForecastRow.site).in_(list(sites)),
             ForecastRow.estimate == "",
             ForecastRow.submit_in_s == 0.0,
@@ -182,7 +182,7 @@ class ForecastRecords:
         return int(count)
 
 
-def _of_others() -> tuple[Any, ...]:
+def _select_others() -> tuple[Any, ...]:
     """Return the condition for forecasts that may still be scored by jobs of others."""
     return (
         ForecastRow.job == "",
@@ -199,7 +199,7 @@ def stated_waits(row: ForecastRow) -> list[float]:
     return sorted((*bounds_s, *(within_s for within_s, _ in statements.get("probabilities", ()))))
 
 
-def _outcome(row: ForecastRow, observed: ForecastOutcome) -> Json:
+def _make_outcome(row: ForecastRow, observed: ForecastOutcome) -> Json:
     """Return the columns of what is known of a wait."""
     stated = stated_waits(row)
     observed_s = max((s for s in stated if s <= observed.observed_s), default=0.0)
@@ -226,7 +226,7 @@ def covered_by(row: ForecastRow, wait_s: float | None, observed_s: float = math.
     return None
 
 
-def _row_of(forecast: IssuedForecast) -> Json:
+def _make_row(forecast: IssuedForecast) -> Json:
     """Return the columns of a forecast; not as a row, whose checks would take most of the time."""
     statements: Json = {"bounds": forecast.bounds, "probabilities": forecast.probabilities}
     if forecast.promised is not None:

@@ -45,7 +45,7 @@ _SELECT = f"SELECT {', '.join(_NAMES)} FROM bag"
 
 def get_bag(reader: RecordReader, bag_id: str) -> BagEntry:
     """Return one bag. Raise InputError if there is none."""
-    bags = _bags(reader, "WHERE id = :id", id=bag_id)
+    bags = _select_bags(reader, "WHERE id = :id", id=bag_id)
     if not bags:
         raise InputError(f"no bag '{bag_id}'", fix="list bags with 'vgrads bags status'")
     return bags[0]
@@ -64,24 +64,26 @@ def read_newest_bags(
     values = {"owner": owner, "name": name or None, "state": state}
     order = ("created", "number", "id")
     clause, parameters = page_clause(reader, "bag", order, values, after)
-    return _bags(reader, f"{clause} LIMIT :most", most=most, **parameters)
+    return _select_bags(reader, f"{clause} LIMIT :most", most=most, **parameters)
 
 
 def read_all_bags(reader: RecordReader, owner: str | None) -> list[BagEntry]:
     """Return the bags of an owner, or of all, newest first."""
     which, values = ("", {}) if owner is None else ("WHERE owner = :owner ", {"owner": owner})
-    return _bags(reader, f"{which}ORDER BY created DESC, number DESC, id DESC", **values)
+    return _select_bags(reader, f"{which}ORDER BY created DESC, number DESC, id DESC", **values)
 
 
 def read_bags_named(reader: RecordReader, name: str, owner: str) -> list[BagEntry]:
     """Return the bags of an owner with a name, newest first."""
     which = "WHERE name = :name AND owner = :owner ORDER BY created DESC, number DESC"
-    return _bags(reader, which, name=name, owner=owner)
+    return _select_bags(reader, which, name=name, owner=owner)
 
 
 def read_bags_of(reader: RecordReader, dispatcher: str) -> list[BagEntry]:
     """Return the bags of a dispatcher, by number."""
-    return _bags(reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher)
+    return _select_bags(
+        reader, "WHERE dispatcher = :dispatcher ORDER BY number", dispatcher=dispatcher
+    )
 
 
 def read_unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
@@ -91,7 +93,7 @@ def read_unended_dispatchers(reader: RecordReader) -> set[tuple[str, str]]:
     return {(dispatcher, owner) for dispatcher, owner in reader.rows(query)}
 
 
-def _bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
+def _select_bags(reader: RecordReader, which: str, **values: object) -> list[BagEntry]:
     at = _NAMES.index("created")
     rows = reader.rows(f"{_SELECT} {which}", **values)
     return [BagEntry(*(*row[:at], as_instant(row[at]), *row[at + 1 :])) for row in rows]

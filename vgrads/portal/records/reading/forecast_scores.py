@@ -44,14 +44,14 @@ _COUNTS = (
 
 def queue_score(reader: RecordReader, site: str, queue: str) -> Json:
     """Return the score of a queue: of its newest forecasts, as issued."""
-    counts = _counts(reader, _OF_QUEUE, site=site, queue=queue)
+    counts = _count_records(reader, _OF_QUEUE, site=site, queue=queue)
     return _score(reader, (site, queue), counts.get((site, queue), _NO_COUNTS))
 
 
 def read_all_scores(reader: RecordReader, files: bool = True) -> Json:
     """Return the score of every queue with records, and of all promises. ``files``: also of
     histories that belong to no site, whose names are paths."""
-    counts = _counts(reader, _NO_PROMISE if files else f"{_NO_PROMISE} AND history = ''")
+    counts = _count_records(reader, _NO_PROMISE if files else f"{_NO_PROMISE} AND history = ''")
     return {
         "queues": [_score(reader, key, entry) for key, entry in sorted(counts.items())],
         "promises": read_promise_score(reader),
@@ -64,13 +64,13 @@ def _score(reader: RecordReader, key: QueueKey, counts: Mapping[str, int]) -> Js
         "site": site,
         "queue": queue,
         "records": dict(counts),
-        **score(_newest(reader, site, queue)),
+        **score(_list_newest(reader, site, queue)),
         "watched": asdict(watched := read_watched_bounds(reader, site, queue)),
         "warning": watched.warning,
     }
 
 
-def _newest(
+def _list_newest(
     reader: RecordReader, site: str, queue: str, condition: str = _NO_PROMISE
 ) -> list[ScoredForecast]:
     """Return the newest scored forecasts of a queue, newest first, of those that fulfil a
@@ -83,7 +83,7 @@ def _newest(
         queue=queue,
         most=WINDOW,
     )
-    return [_scored(row[0], row[1], row[2:5], row[5:]) for row in rows]
+    return [_select_scored(row[0], row[1], row[2:5], row[5:]) for row in rows]
 
 
 def read_promise_score(reader: RecordReader) -> Json:
@@ -120,7 +120,7 @@ def read_queue_record(reader: RecordReader, site: str, queue: str) -> QueueRecor
 
 def record_with(reader: RecordReader, site: str, queue: str, warning: str | None) -> QueueRecord:
     """Return the same, with a warning by the watched bounds that is known already."""
-    recommended = _newest(reader, site, queue, "kind = 'trajectory'")
+    recommended = _list_newest(reader, site, queue, "kind = 'trajectory'")
     return QueueRecord(
         warning=warning,
         submissions=tuple(pair_outcomes(recommended)),
@@ -130,18 +130,18 @@ def record_with(reader: RecordReader, site: str, queue: str, warning: str | None
 
 def read_watched_bounds(reader: RecordReader, site: str, queue: str) -> WatchedBounds:
     """Return the newest bounds of a queue at the watched probability, as far as they are known."""
-    return watch(_outcomes(reader, site, queue))
+    return watch(_list_outcomes(reader, site, queue))
 
 
 def read_newest_coverage(reader: RecordReader, site: str, queue: str) -> list[Json]:
     """Return how many of a queue's newest bounds at the watched probability there are, and the
     share that was not exceeded: of the watched ones, and of all that are scored."""
-    covered = [c for c in _outcomes(reader, site, queue) if c is not None][:WINDOW]
+    covered = [c for c in _list_outcomes(reader, site, queue) if c is not None][:WINDOW]
     counts = sorted({min(len(covered), most) for most in (WATCHED, WINDOW)} - {0})
     return [{"bounds": n, "share": sum(covered[:n]) / n} for n in counts]
 
 
-def _outcomes(reader: RecordReader, site: str, queue: str) -> list[bool | None]:
+def _list_outcomes(reader: RecordReader, site: str, queue: str) -> list[bool | None]:
     """Return whether the newest bounds of a queue were not exceeded, of those whose time has
     passed, newest first; None where no job is known."""
     rows = reader.rows(
@@ -194,7 +194,7 @@ _COUNTED = {
 _NO_COUNTS = dict.fromkeys(("issued", *_COUNTED.values(), "retrospective"), 0)
 
 
-def _counts(
+def _count_records(
     reader: RecordReader, condition: str, **values: object
 ) -> dict[QueueKey, dict[str, int]]:
     """Return the number of records of each queue; ``issued``: with repetitions of the same."""
@@ -208,7 +208,9 @@ def _counts(
     return result
 
 
-def _scored(statements: str, view: str, job: _ScoringJob, site: _SiteEstimate) -> ScoredForecast:
+def _select_scored(
+    statements: str, view: str, job: _ScoringJob, site: _SiteEstimate
+) -> ScoredForecast:
     document, (wait_s, observed_s, job_submit_s) = json.loads(statements), job
     estimate, estimate_s = site
     return ScoredForecast(

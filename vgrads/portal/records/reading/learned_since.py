@@ -54,7 +54,7 @@ def describe_learned_since(reader: RecordReader, plan: Plan, owner: str = OPERAT
     )
     parts = [
         format_count(count, noun)
-        for count, noun in ((_new_run_times(before, plan), "run time"), (slots, "slot start"))
+        for count, noun in ((_count_new_run_times(before, plan), "run time"), (slots, "slot start"))
         if count
     ]
     if not parts:
@@ -70,14 +70,14 @@ def _is_same(before: Mapping[str, Any], plan: Plan) -> bool:
     return (
         (before["deadline_s"], before["needed"], before["promise"]["requested"])
         == (plan.deadline_s, plan.needed, plan.requested_probability)
-    ) and _tasks(before["run_times"]) == _tasks(plan.run_times)
+    ) and _list_tasks(before["run_times"]) == _list_tasks(plan.run_times)
 
 
-def _tasks(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+def _list_tasks(entries: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return {entry["kind"]: entry["tasks"] for entry in entries}
 
 
-def _new_run_times(before: Mapping[str, Any], plan: Plan) -> int:
+def _count_new_run_times(before: Mapping[str, Any], plan: Plan) -> int:
     """Return how many more run times the kinds of a set have."""
     counts = {entry["kind"]: entry["observations"] for entry in before["run_times"]}
     return sum(max(0, entry["observations"] - counts[entry["kind"]]) for entry in plan.run_times)

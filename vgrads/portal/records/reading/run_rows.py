@@ -38,9 +38,10 @@ def run_rows(
     stored = reader.rows(query, most=limit, **values)
     if run_id is not None and not stored:
         raise InputError(f"no run '{run_id}'", fix="list runs with 'vgrads status'")
-    rows = [_row(reader, *values) for values in stored]
+    rows = [_make_row(reader, *values) for values in stored]
     return [
-        row | {"hint": _hint(reader, row["run"])} if row["manager"] == GONE else row for row in rows
+        row | {"hint": _advise_on_run(reader, row["run"])} if row["manager"] == GONE else row
+        for row in rows
     ]
 
 
@@ -64,7 +65,7 @@ def manager_of(reader: RecordReader, run_id: str, state: str) -> str | None:
     return UNKNOWN if dead is None else GONE if dead else AT_WORK
 
 
-def _row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
+def _make_row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
     state, stored_start, outcome, name, stored_summary = values
     start, summary = as_instant(stored_start), json.loads(stored_summary)
     started = start if start.tzinfo else start.replace(tzinfo=UTC)
@@ -73,7 +74,7 @@ def _row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
         "needed": summary.get("needed"),
         "promise": (summary.get("promise") or {}).get("probability"),
     }
-    request |= _changed_request(reader, run_id)
+    request |= _find_changed_request(reader, run_id)
     deadline_s = request.pop("deadline_s")
     due = started + timedelta(seconds=deadline_s) if deadline_s is not None else None
     return {
@@ -91,7 +92,7 @@ def _row(reader: RecordReader, run_id: str, set_id: str, *values: Any) -> Json:
     }
 
 
-def _changed_request(reader: RecordReader, run_id: str) -> Json:
+def _find_changed_request(reader: RecordReader, run_id: str) -> Json:
     """Return what the changes of a run's request have changed: ``deadline_s``, ``needed``, and the
     promise for it. The journal is read only where there may be one: it may be long."""
     query = "SELECT name FROM run_archive WHERE run_id = :run_id AND name = 'book-1'"
@@ -114,7 +115,7 @@ def _changed_request(reader: RecordReader, run_id: str) -> Json:
     return changed
 
 
-def _hint(reader: RecordReader, run_id: str) -> str:
+def _advise_on_run(reader: RecordReader, run_id: str) -> str:
     """Return advice about a run without a manager."""
     query = "SELECT name FROM run_archive WHERE run_id = :run_id AND name = 'book-0'"
     if reader.rows(query, run_id=run_id):
@@ -173,7 +174,7 @@ def find_named(reader: RecordReader, name: str, owner: str | None = None) -> Nam
     """Return what has this id, or is the only one with this name; ``owner``: among what this user
     owns. A set that never ran counts only where nothing else has the name. Raise InputError if
     there is none, AmbiguousNameError if there are several."""
-    result = _with_id(reader, name, owner) or _with_name(reader, name, owner)
+    result = _find_by_id(reader, name, owner) or _find_by_name(reader, name, owner)
     if not result:
         raise InputError(
             f"no run '{name}', and no set, bag or pool of that id or name",
@@ -188,26 +189,26 @@ def find_named(reader: RecordReader, name: str, owner: str | None = None) -> Nam
     return result[0]
 
 
-def _with_id(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
-    runs = _sets(reader, "r.id", name, owner)
+def _find_by_id(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
+    runs = _find_sets(reader, "r.id", name, owner)
     return (
         [NamedWork("run", name, work.set_id, name) for work in runs]
-        or _sets(reader, "s.id", name, owner)
-        or _bags(reader, "id", name, owner)
-        or (_pools(reader, name.removeprefix(_POOL), owner) if name.startswith(_POOL) else [])
+        or _find_sets(reader, "s.id", name, owner)
+        or _find_bags(reader, "id", name, owner)
+        or (_find_pools(reader, name.removeprefix(_POOL), owner) if name.startswith(_POOL) else [])
     )
 
 
-def _with_name(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
-    sets = _sets(reader, "s.name", name, owner)
-    others = _bags(reader, "name", name, owner) + _pools(reader, name, owner)
+def _find_by_name(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
+    sets = _find_sets(reader, "s.name", name, owner)
+    others = _find_bags(reader, "name", name, owner) + _find_pools(reader, name, owner)
     return [work for work in sets if work.run_id] + others or sets
 
 
-def _sets(reader: RecordReader, column: str, value: str, owner: str | None) -> list[NamedWork]:
+def _find_sets(reader: RecordReader, column: str, value: str, owner: str | None) -> list[NamedWork]:
     query = "SELECT s.id, r.id FROM workflow_set s LEFT JOIN run r ON r.set_id = s.id"
     rows = reader.rows(
-        f"{query} WHERE {column} = :value {_of(owner, 's.owner')} ORDER BY r.started",
+        f"{query} WHERE {column} = :value {_select_owner(owner, 's.owner')} ORDER BY r.started",
         value=value,
         owner=owner,
     )
@@ -215,21 +216,22 @@ def _sets(reader: RecordReader, column: str, value: str, owner: str | None) -> l
     return [NamedWork("set", id_, id_, run_id or "") for id_, run_id in reversed(newest.items())]
 
 
-def _bags(reader: RecordReader, column: str, value: str, owner: str | None) -> list[NamedWork]:
+def _find_bags(reader: RecordReader, column: str, value: str, owner: str | None) -> list[NamedWork]:
     rows = reader.rows(
-        f"SELECT id FROM bag WHERE {column} = :value {_of(owner, 'owner')} ORDER BY created DESC",
+        f"SELECT id FROM bag WHERE {column} = :value {_select_owner(owner, 'owner')} "
+        "ORDER BY created DESC",
         value=value,
         owner=owner,
     )
     return [NamedWork("bag", id_) for (id_,) in rows]
 
 
-def _pools(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
-    query = f"SELECT name FROM pool WHERE name = :name {_of(owner, 'owner')}"
+def _find_pools(reader: RecordReader, name: str, owner: str | None) -> list[NamedWork]:
+    query = f"SELECT name FROM pool WHERE name = :name {_select_owner(owner, 'owner')}"
     return [NamedWork("pool", id_) for (id_,) in reader.rows(query, name=name, owner=owner)]
 
 
-def _of(owner: str | None, column: str) -> str:
+def _select_owner(owner: str | None, column: str) -> str:
     return "" if owner is None else f"AND {column} = :owner"
 
 

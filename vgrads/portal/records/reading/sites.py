@@ -80,7 +80,7 @@ def read_stored_catalog() -> Catalog | None:
         histories = reader.rows("SELECT site, queue, file, body FROM history")
     folder = home() / "cache"
     files = {(site, queue): _lay_out(file, body, folder) for site, queue, file, body in histories}
-    documents = [_with_histories(json.loads(document), files) for (document,) in sites]
+    documents = [_add_histories(json.loads(document), files) for (document,) in sites]
     parts = {"site": documents, "link": [json.loads(document) for (document,) in links]}
     return build_catalog(validate(SitesDocument, parts, HERE), folder, HERE)
 
@@ -158,7 +158,7 @@ def choose_usable_sites(catalog: Catalog, granted: frozenset[str]) -> tuple[Cata
     return replace(catalog, sites=chosen), chosen is not simulated
 
 
-def _with_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:
+def _add_histories(site: dict[str, Any], files: dict[tuple[str, str], str]) -> dict[str, Any]:
     """Return a site's document with the current paths of its histories."""
     for queue in site.get("queue", ()):
         queue["history"] = files.get((site["name"], queue["name"]))

@@ -44,7 +44,7 @@ def answer_of(row: BagEntry, bag: Json) -> BagAnswer:
         word=entry.state.word,
         words=entry.progress,
         tone=entry.state.tone,
-        facts=tuple(_facts(bag, goal)),
+        facts=tuple(_list_facts(bag, goal)),
     )
     rest = ""
     if entry.goes_on and bag["left_s"]:
@@ -54,10 +54,11 @@ def answer_of(row: BagEntry, bag: Json) -> BagAnswer:
     tasks = format_count(bag["tasks"], "task")
     if goal["reached_s"] is not None:
         took = f"; that took {format_duration(goal['reached_s'] - bag['came_s'])}"
-        words = f"{entry.progress}, {goal['required']:,} needed within {_time_of(goal, bag)}{took}"
+        time = _describe_time(goal, bag)
+        words = f"{entry.progress}, {goal['required']:,} needed within {time}{took}"
         return replace(answer, words=words)
     if not entry.goes_on:
-        words = f"{entry.progress}, {goal['required']:,} needed within {_time_of(goal, bag)}"
+        words = f"{entry.progress}, {goal['required']:,} needed within {_describe_time(goal, bag)}"
         return replace(answer, words=words)
     chance = "" if entry.probability is None else f"{format_chance(entry.probability)} now"
     return replace(
@@ -70,22 +71,22 @@ def answer_of(row: BagEntry, bag: Json) -> BagAnswer:
         ),
         due=goal.get("due"),
         requested=format_chance(goal["requested"]),
-        words=f"{bag['done']:,} are done so far{rest}{_money(goal)}",
+        words=f"{bag['done']:,} are done so far{rest}{_describe_money(goal)}",
     )
 
 
-def _money(goal: Json) -> str:
+def _describe_money(goal: Json) -> str:
     """Return what was spent for a goal, of which budget; empty without either."""
     if goal.get("budget_usd") is not None:
         return f"; {format_usd(goal['spent_usd'])} spent of {format_usd(goal['budget_usd'])}"
     return f"; {format_usd(goal['spent_usd'])} spent" if goal.get("spent_usd") else ""
 
 
-def _time_of(goal: Json, bag: Json) -> str:
+def _describe_time(goal: Json, bag: Json) -> str:
     return format_duration(goal["due_s"] - bag["came_s"])
 
 
-def _facts(bag: Json, goal: Json) -> list[tuple[str, str]]:
+def _list_facts(bag: Json, goal: Json) -> list[tuple[str, str]]:
     facts = [(f"{bag['done']:,}", f"of {format_count(bag['tasks'], 'task')} done")]
     numbers = (
         ("failed", "failed"),

@@ -64,7 +64,7 @@ def send_goal_change(service: Service, row: BagEntry, change: BagGoalPatch, if_m
     the tag of the goal that is to be changed. Raise InputError for what is refused, HTTPException
     409 or 412."""
     refuse_unattended(row, "resume")
-    number = _change(row, change, _expected(row, if_match))
+    number = _change(row, change, _check_expected(row, if_match))
     service.supervisor.notify()
     return number
 
@@ -93,7 +93,7 @@ def undecided(row: BagEntry, bag: Mapping[str, Any]) -> int:
     return max(0, len(requests) - len((bag.get("goal") or {}).get("changes", ())))
 
 
-def _expected(row: BagEntry, if_match: str) -> int | None:
+def _check_expected(row: BagEntry, if_match: str) -> int | None:
     """Return how many requests there must be; 412 for any other tag than the present one."""
     if if_match == "*":
         return None

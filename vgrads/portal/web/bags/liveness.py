@@ -26,7 +26,7 @@ async def while_connected(
     request: Request, row: BagEntry, lines: AsyncIterator[bytes]
 ) -> AsyncIterator[bytes]:
     """Yield lines; as long as the client is connected it is alive, also while there are none."""
-    heartbeat = asyncio.create_task(_heartbeat(request, row))
+    heartbeat = asyncio.create_task(_read_heartbeat(request, row))
     try:
         async for line in lines:
             yield line
@@ -34,7 +34,7 @@ async def while_connected(
         heartbeat.cancel()
 
 
-async def _heartbeat(request: Request, row: BagEntry) -> None:
+async def _read_heartbeat(request: Request, row: BagEntry) -> None:
     while not await request.is_disconnected():
         await run_in_threadpool(note_client_of, row)
         await asyncio.sleep(_HEARTBEAT_S)

@@ -66,7 +66,7 @@ async def _receive(request: Request, folder: Path, digest: str) -> None:
             async for chunk in request.stream():
                 total.update(chunk)
                 await run_in_threadpool(file.write, chunk)
-            await run_in_threadpool(_sync, file.fileno(), file.flush)
+            await run_in_threadpool(_sync_descriptor, file.fileno(), file.flush)
         if total.hexdigest() != digest:
             raise InputError("does not have this SHA-256", where="body")
         draft.replace(folder / digest)
@@ -76,6 +76,6 @@ async def _receive(request: Request, folder: Path, digest: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _sync(descriptor: int, flush: Callable[[], None]) -> None:
+def _sync_descriptor(descriptor: int, flush: Callable[[], None]) -> None:
     flush()
     os.fsync(descriptor)

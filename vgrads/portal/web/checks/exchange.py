@@ -96,7 +96,7 @@ class UserRequests:
         """Return what limits how many short requests of a user are worked on at once."""
         if exchange.principal is None:
             return None
-        return self._turns.setdefault(_here(exchange), asyncio.Semaphore(TURNS))
+        return self._turns.setdefault(_make_lock_key(exchange), asyncio.Semaphore(TURNS))
 
     @asynccontextmanager
     async def alone_if_large(self, exchange: Exchange) -> AsyncIterator[None]:
@@ -106,12 +106,12 @@ class UserRequests:
         is_large = is_large or "transfer-encoding" in exchange.headers
         by_line = exchange.path.endswith("/tasks")  # for as long as the client likes
         if exchange.principal is not None and is_large and not by_line:
-            async with self._large.setdefault(_here(exchange), asyncio.Lock()):
+            async with self._large.setdefault(_make_lock_key(exchange), asyncio.Lock()):
                 yield
         else:
             yield
 
 
-def _here(exchange: Exchange) -> tuple[int, str]:
+def _make_lock_key(exchange: Exchange) -> tuple[int, str]:
     """Return the user and the event loop: no lock can be shared by two loops."""
     return id(asyncio.get_running_loop()), exchange.who

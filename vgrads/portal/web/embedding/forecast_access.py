@@ -211,7 +211,7 @@ def public_answers(who: Principal, answers: list[Json]) -> list[Json]:
     """Return the answers to many questions with the fields that this user may read."""
     if who.may("read"):
         return answers
-    return [_only(answer, _PUBLIC_OF_MANY) for answer in answers]
+    return [_check_only(answer, _PUBLIC_OF_MANY) for answer in answers]
 
 
 def public_score(who: Principal, score: Json) -> Json:
@@ -219,11 +219,11 @@ def public_score(who: Principal, score: Json) -> Json:
     if who.may("read"):
         return score
     shares = {
-        name: [_only(row, fields) for row in score[name]]
+        name: [_check_only(row, fields) for row in score[name]]
         for name, fields in _PUBLIC_OF_SCORE.items()
     }
-    return _only(score, ("site", "queue", "brier", "warning")) | shares
+    return _check_only(score, ("site", "queue", "brier", "warning")) | shares
 
 
-def _only(document: Json, fields: Collection[str]) -> Json:
+def _check_only(document: Json, fields: Collection[str]) -> Json:
     return {name: document[name] for name in fields if name in document}

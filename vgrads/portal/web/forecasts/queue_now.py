@@ -65,17 +65,17 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
     high = bounds[_HIGH]
     widths, times = widths_of(opened.limits), times_of(opened.limits)
     closures = query.availability.closures
-    default, submission = _submission(opened, question, high.bound_s)
+    default, submission = _describe_submission(opened, question, high.bound_s)
     return {
         "bounds": rows,
-        "sentence": _sentence(question, rows),
+        "sentence": _describe_wait(question, rows),
         "jobs": high.jobs,
         "method": high.method,
         "reason": next((b.reason for b in bounds if b.reason), None) or opened.reason,
         "since": query.since,
         "as_of": query.instant(query.at_s),
         "downtime": downtime_json(query),
-        "curve": Markup(_curve(query, question, rows)),
+        "curve": Markup(_draw_curve(query, question, rows)),
         "widths": widths,
         "by_time": [(t, waits_of(opened, [(procs, t) for procs in widths])) for t in times],
         "trend": Markup(trend_chart(opened)),
@@ -91,7 +91,7 @@ def queue_now(opened: OpenQueue, question: PageQuestion) -> Json:
     }
 
 
-def _sentence(question: PageQuestion, rows: Sequence[Json]) -> str:
+def _describe_wait(question: PageQuestion, rows: Sequence[Json]) -> str:
     """Say how long the job of a question waits."""
     half_s, most_s = rows[_MEDIAN]["bound_s"], rows[_HIGH]["bound_s"]
     if half_s is None:
@@ -100,7 +100,7 @@ def _sentence(question: PageQuestion, rows: Sequence[Json]) -> str:
     return f"Half of the jobs of {question.job} start {start_words(half_s)}{most}"
 
 
-def _curve(query: queries.QueueQuery, question: PageQuestion, rows: Sequence[Json]) -> str:
+def _draw_curve(query: queries.QueueQuery, question: PageQuestion, rows: Sequence[Json]) -> str:
     """Return the picture of P(start within t); empty where there are none up to .95."""
     marks = [(row["bound_s"], row["probability"]) for row in rows if row["bound_s"] is not None]
     if len(marks) <= _HIGH:
@@ -118,7 +118,7 @@ def _curve(query: queries.QueueQuery, question: PageQuestion, rows: Sequence[Jso
     return curve.svg()
 
 
-def _submission(
+def _describe_submission(
     opened: OpenQueue, question: PageQuestion, bound_s: float | None
 ) -> tuple[str, Json | None]:
     """Return the default start, and the best instant to submit a job that must start by then, with

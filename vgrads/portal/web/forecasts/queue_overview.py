@@ -65,20 +65,20 @@ class CloudLine:
 def queue_lines(catalog: Catalog, context: ForecastContext, scores: Scores) -> list[QueueLine]:
     """Return a line for each queue, in the order of the catalogue."""
     return [
-        _queue_line(site, queue, context, scores.get((site.name, queue.name)))
+        _make_queue_line(site, queue, context, scores.get((site.name, queue.name)))
         for site in catalog.sites
         for queue in site.queues
     ]
 
 
-def _queue_line(
+def _make_queue_line(
     site: Site, queue: Queue, context: ForecastContext, score: Mapping[str, Any] | None
 ) -> QueueLine:
     verdict = _NO_RECORD if score is None else verdict_of(score)
     snapshot = context.snapshot(site)
     line = QueueLine(site=site.name, queue=queue.name, verdict=verdict)
     if queue.history is None:
-        return _unpredicted(line, site, snapshot, "it has no history")
+        return _explain_unpredicted(line, site, snapshot, "it has no history")
     shapes = usual_shapes(find_limits(site, queue, snapshot))
     procs, walltime_s = shapes[0]
     question = JobQuestion(site=site.name, queue=queue.name, procs=procs, walltime_s=walltime_s)
@@ -86,7 +86,7 @@ def _queue_line(
         opened = open_queue(question, context)
         waits = waits_of(opened, shapes)
     except InputError as error:
-        return _unpredicted(line, site, snapshot, error.without_place)
+        return _explain_unpredicted(line, site, snapshot, error.without_place)
     view = opened.view
     return replace(
         line,
@@ -94,17 +94,17 @@ def _queue_line(
         load=load_of(opened.query.forecast),
         waiting=view.waiting,
         reason=opened.reason or "",
-        closure=_next_closure(opened.query.availability),
+        closure=_describe_next_closure(opened.query.availability),
         as_of="" if view.source == "site" else opened.query.instant(opened.query.at_s),
     )
 
 
-def _unpredicted(
+def _explain_unpredicted(
     line: QueueLine, site: Site, snapshot: SiteSnapshot | None, problem: str
 ) -> QueueLine:
     reported = {} if snapshot is None else {site.name: snapshot.closures}
     availability = find_availability(site, line.queue, time.time(), reported)
-    return replace(line, closure=_next_closure(availability), problem=problem)
+    return replace(line, closure=_describe_next_closure(availability), problem=problem)
 
 
 def cloud_lines(catalog: Catalog) -> list[CloudLine]:
@@ -117,7 +117,7 @@ def cloud_lines(catalog: Catalog) -> list[CloudLine]:
             cores=node.cores,
             ready=f"in about {format_duration(site.boot_s)}" if site.boot_s else "at once",
             price_usd_per_hour=node.price_usd_per_hour,
-            closure=_next_closure(find_availability(site, "", time.time(), {})),
+            closure=_describe_next_closure(find_availability(site, "", time.time(), {})),
         )
         for site in catalog.sites
         if not site.queues
@@ -125,6 +125,6 @@ def cloud_lines(catalog: Catalog) -> list[CloudLine]:
     ]
 
 
-def _next_closure(availability: Availability) -> str:
+def _describe_next_closure(availability: Availability) -> str:
     """Describe the next maintenance; empty where none is announced."""
     return availability.describe(availability.closures[0]) if availability.closures else ""

@@ -43,7 +43,7 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         requested: Annotated[QuestionForm, Query()],
     ) -> HTMLResponse:
         who = reader_of(request)
-        entry = _queue(service, site, queue)
+        entry = _find_queue(service, site, queue)
         warning = service.forecasts.record(site, queue).warning
         here: Json = {"site": site, "queue": queue, "warning": warning, "question": requested}
         if entry.history is None:
@@ -74,12 +74,12 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         record(service, who, [issue_stated(opened.query, opened.target, shape, stated)])
         payload["learning"] = opened.reason is not None
         payload["is_live"] = opened.target.is_live
-        payload["verdict"] = _verdict(service, site, queue, warning)
+        payload["verdict"] = _describe_verdict(service, site, queue, warning)
         return page_of(request, "/sites", "queue.html", **payload, **here)
 
     @app.get("/sites/{site}/{queue}/record.svg", include_in_schema=False, dependencies=[READ])
     async def picture(site: str, queue: str, dark: bool = False) -> Response:
-        entry = _queue(service, site, queue)
+        entry = _find_queue(service, site, queue)
         if entry.history is None:
             raise HTTPException(404, f"queue '{site}/{queue}' has no history")
         drawn = await service.supervisor.think(
@@ -88,14 +88,16 @@ def add_queue_pages(app: FastAPI, service: Service) -> None:
         return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=300"})
 
 
-def _verdict(service: Service, site: str, queue: str, warning: str | None) -> RecordVerdict:
+def _describe_verdict(
+    service: Service, site: str, queue: str, warning: str | None
+) -> RecordVerdict:
     newest = read_newest_coverage(service.store.reader, site, queue)
     if not newest:
         return judge_record(0, None, warning)
     return judge_record(newest[-1]["bounds"], newest[-1]["share"], warning)
 
 
-def _queue(service: Service, site: str, queue: str) -> Queue:
+def _find_queue(service: Service, site: str, queue: str) -> Queue:
     """Return a queue; 404 where there is none."""
     for stage_site in service.catalog.sites:
         for entry in stage_site.queues:

@@ -80,11 +80,11 @@ def waits_of(opened: OpenQueue, shapes: Iterable[Shape]) -> list[ShapeWait]:
 def _wait(opened: OpenQueue, procs: int, walltime_s: float) -> ShapeWait:
     starts = opened.query.starts
     bounds = starts.bounds(procs, walltime_s, [_HALF, _MOST], AS_QUESTION.confidence)
-    half, most = (_words(float(bound_s)) for bound_s in bounds)
+    half, most = (_format_wait(float(bound_s)) for bound_s in bounds)
     return ShapeWait(procs=procs, walltime_s=walltime_s, half=half, most=most)
 
 
-def _words(wait_s: float) -> str:
+def _format_wait(wait_s: float) -> str:
     if not math.isfinite(wait_s):
         return ""
     return wait_words(wait_s) if wait_s >= _AT_ONCE_S else "at once"
@@ -131,19 +131,21 @@ def trend_chart(opened: OpenQueue) -> str:
         x_label="weeks before the end of the history",
         y_label=unit,
         curves=(
-            Curve(label="half of the jobs", points=_scaled(halves, size), colour=BLUE),
-            Curve(label="95 in 100", points=_scaled(mosts, size), colour=GREY, dashed=True),
+            Curve(label="half of the jobs", points=_scale_points(halves, size), colour=BLUE),
+            Curve(label="95 in 100", points=_scale_points(mosts, size), colour=GREY, dashed=True),
         ),
         x_range=(begin, 0.0),
         y_most=max(longest_s / size, 0.001),
-        x_labels=tuple((-float(week), f"{week}") for week in _named_weeks(-begin)),
+        x_labels=tuple((-float(week), f"{week}") for week in _name_weeks(-begin)),
     )
     return curves_svg([chart])
 
 
-def _scaled(points: Iterable[tuple[float, float]], size: float) -> tuple[tuple[float, float], ...]:
+def _scale_points(
+    points: Iterable[tuple[float, float]], size: float
+) -> tuple[tuple[float, float], ...]:
     return tuple(sorted((x, y / size) for x, y in points))
 
 
-def _named_weeks(count: float) -> range:
+def _name_weeks(count: float) -> range:
     return range(0, int(count) + 1, max(1, round(count / 6)))

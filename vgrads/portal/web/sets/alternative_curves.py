@@ -52,27 +52,31 @@ def curves_of(plan: SetPlan, state: Alternatives) -> list[AlternativeCurve]:
     if not state.total:
         return []
     values, requested = state.values, read_summary(plan.head.summary).requested
-    budget, usd = values.budget_usd, _usd_in(plan.most_usd)
+    budget, usd = values.budget_usd, _choose_usd_format(plan.most_usd)
     money = "no limit of money" if budget is None else f"at most {usd(budget)}"
     by_deadline = f"Promised probability by deadline, with {money}"
     by_budget = f"Promised probability by budget, within {format_duration(values.deadline_s)}"
-    deadlines = tuple(_points(state.deadlines, values.deadline_s, format_duration))
-    budgets = tuple(_points(state.budgets, budget, usd))
+    deadlines = tuple(_list_points(state.deadlines, values.deadline_s, format_duration))
+    budgets = tuple(_list_points(state.budgets, budget, usd))
     longest, most = (0.0, max(state.deadlines)), (0.0, max(state.budgets))
     ticks = tuple((x, usd(x)) for x in (n * plan.most_usd / 4 for n in range(5)))
     return [
-        AlternativeCurve("Deadline", _drawn(by_deadline, deadlines, requested, longest), deadlines),
-        AlternativeCurve("Budget", _drawn(by_budget, budgets, requested, most, ticks), budgets),
+        AlternativeCurve(
+            "Deadline", _draw_curve(by_deadline, deadlines, requested, longest), deadlines
+        ),
+        AlternativeCurve(
+            "Budget", _draw_curve(by_budget, budgets, requested, most, ticks), budgets
+        ),
     ]
 
 
-def _usd_in(most: float) -> Callable[[float], str]:
+def _choose_usd_format(most: float) -> Callable[[float], str]:
     """Return how amounts of a range are written: in whole dollars where that suffices."""
     digits = 0 if most >= 40.0 else 2
     return lambda usd: f"${usd:,.{digits if usd == round(usd) else 2}f}"
 
 
-def _points(
+def _list_points(
     answers: Mapping[float, Json | None], chosen: float | None, in_words: Callable[[float], str]
 ) -> Iterator[AlternativePoint]:
     """Yield the points of a curve. It never falls: a plan for an earlier deadline, or for less
@@ -80,19 +84,19 @@ def _points(
     best: Json = {}
     for x in sorted(answers):
         answer = answers[x]
-        if answer is not None and _chance(answer) >= _chance(best):
+        if answer is not None and _find_chance(answer) >= _find_chance(best):
             best = answer
         at = None if answer is None else best
-        yield AlternativePoint(x, in_words(x), *_written(at), x == chosen)
+        yield AlternativePoint(x, in_words(x), *_format_answer(at), x == chosen)
 
 
-def _chance(answer: Json) -> float:
+def _find_chance(answer: Json) -> float:
     """Return a promised probability; without a plan below all others."""
     promise = read_summary(answer)
     return (promise.probability or 0.0) if promise.feasible else -1.0
 
 
-def _written(answer: Json | None) -> tuple[float | None, str, str]:
+def _format_answer(answer: Json | None) -> tuple[float | None, str, str]:
     """Return the probability of an answer, and in words what is promised and what it costs."""
     if answer is None:
         return None, "…", ""
@@ -103,7 +107,7 @@ def _written(answer: Json | None) -> tuple[float | None, str, str]:
     return promise.probability, format_chance(promise.probability), f"${cost:,.2f}"
 
 
-def _drawn(
+def _draw_curve(
     title: str,
     points: tuple[AlternativePoint, ...],
     requested: float,
@@ -114,10 +118,10 @@ def _drawn(
     chosen = [(point, y) for point, y in computed if point.chosen]
     words = "; ".join(point.words for point, _ in computed) or "nothing is computed yet"
     curves = [
-        _line([(p, y) for p, y in computed if not p.chosen or len(computed) > 1], _NOT_CHOSEN)
+        _draw_line([(p, y) for p, y in computed if not p.chosen or len(computed) > 1], _NOT_CHOSEN)
     ]
     if chosen:
-        curves.append(_line(chosen, _CHOSEN))
+        curves.append(_draw_line(chosen, _CHOSEN))
     chart = CurveChart(
         title=title,
         x_label="",
@@ -133,7 +137,7 @@ def _drawn(
     return Markup(curves_svg([chart]))
 
 
-def _line(points: list[tuple[AlternativePoint, float]], radius: float) -> Curve:
+def _draw_line(points: list[tuple[AlternativePoint, float]], radius: float) -> Curve:
     return Curve(
         label="",
         points=tuple((point.x, y) for point, y in points),

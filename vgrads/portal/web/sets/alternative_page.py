@@ -52,13 +52,13 @@ def add_alternative_page(app: FastAPI, service: Service) -> None:
     ) -> HTMLResponse:
         who = reader_of(request)
         plan = await run_in_threadpool(_plan_of, service, set_id, request)
-        values = _values_of(plan, chosen)
+        values = _read_values(plan, chosen)
         key = chosen.key or secrets.token_hex(16)
         if chosen == OtherValues() or chosen == ChosenValues(key=chosen.key):
             state = begun(plan, values)
         else:
             state = await questions.ask(who, key, plan, values, patience(prefer))
-        return await run_in_threadpool(_page, service, request, plan, state, key)
+        return await run_in_threadpool(_render_page, service, request, plan, state, key)
 
 
 def _plan_of(service: Service, set_id: str, request: Request) -> SetPlan:
@@ -68,7 +68,7 @@ def _plan_of(service: Service, set_id: str, request: Request) -> SetPlan:
     return SetPlan(head, service.sets.text(set_id, "document"))
 
 
-def _values_of(plan: SetPlan, chosen: OtherValues) -> Values:
+def _read_values(plan: SetPlan, chosen: OtherValues) -> Values:
     """Return the chosen values; those of the set where none are."""
     own = plan.own
     budget = own.budget_usd if chosen.budget_usd is None else chosen.budget_usd
@@ -79,7 +79,7 @@ def _values_of(plan: SetPlan, chosen: OtherValues) -> Values:
     )
 
 
-def _page(
+def _render_page(
     service: Service, request: Request, plan: SetPlan, state: Alternatives, key: str
 ) -> HTMLResponse:
     values, row = state.values, summary(service, plan.head)
@@ -96,7 +96,7 @@ def _page(
         workflows=plan.workflows,
         most_usd=plan.most_usd,
         step_usd=plan.most_usd / _BUDGET_STEPS,
-        slider=_deadline_slider(plan.own.deadline_s),
+        slider=_make_deadline_slider(plan.own.deadline_s),
         state=state,
         curves=curves_of(plan, state),
         too_large=plan.tasks > MOST_TASKS,
@@ -107,7 +107,7 @@ def _page(
     )
 
 
-def _deadline_slider(deadline_s: float) -> tuple[int, int, int]:
+def _make_deadline_slider(deadline_s: float) -> tuple[int, int, int]:
     """Return the least and the most of the slider of deadlines, and its step: the set's own
     deadline is one of its steps."""
     whole_s = max(1, round(deadline_s))

@@ -136,7 +136,7 @@ class _Series:
             deadlines, budgets = set(), set()
         self.by_deadline = {x: replace(values, deadline_s=x) for x in sorted(deadlines)}
         self.by_budget = {x: replace(values, budget_usd=x) for x in sorted(budgets)}
-        for point in _in_turn([*self.by_deadline.values()], [*self.by_budget.values()]):
+        for point in _interleave([*self.by_deadline.values()], [*self.by_budget.values()]):
             self.answers.setdefault(point, plan.planned(point))
 
     def next_point(self) -> Values | None:
@@ -154,7 +154,7 @@ class _Series:
         )
 
 
-def _in_turn(first: Sequence[Values], second: Sequence[Values]) -> list[Values]:
+def _interleave(first: Sequence[Values], second: Sequence[Values]) -> list[Values]:
     """Return two sequences as one, in turn."""
     longest = max(len(first), len(second))
     return [line[n] for n in range(longest) for line in (first, second) if n < len(line)]

@@ -39,10 +39,10 @@ Figure = tuple[str, str]
 async def answer_parts(service: Service, head: Head, run: RunRow | None) -> Json:
     """Return the values of the answer's template. ``run``: the newest of the set."""
     now = await current_status(service, head, run)
-    return await run_in_threadpool(_parts, service, head, run, now)
+    return await run_in_threadpool(_make_parts, service, head, run, now)
 
 
-def _parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
+def _make_parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
     promise = read_summary(head.summary)
     planning = service.supervisor.works.planning(head.id) if head.state == "planning" else None
     state = display_state(
@@ -58,21 +58,21 @@ def _parts(service: Service, head: Head, run: RunRow | None, now: Json) -> Json:
         "now": now,
         "display": state,
         "promise": promise,
-        "request_words": _request(service, head, state),
+        "request_words": _describe_request(service, head, state),
         "lacking": head.summary.get("lacking") or "",
         "limit": limit_in_words(_plan(service, head)) if state == BELOW else "",
         "notes": head.summary.get("notes") or (),
         "planning": planning,
-        "planning_s": _elapsed_s(planning),
+        "planning_s": _compute_elapsed_s(planning),
         "remedies": offered,
         "key": secrets.token_hex(16),
-        "figures": _figures(head, promise, state, now),
+        "figures": _list_figures(head, promise, state, now),
         "renews": head.state == "planning" or now["state"] in GOES_ON,
         "runs": now["state"] in GOES_ON,
     }
 
 
-def _request(service: Service, head: Head, state: DisplayState) -> str:
+def _describe_request(service: Service, head: Head, state: DisplayState) -> str:
     """Return what a set without a plan requests, in words."""
     if head.revision and state != IMPOSSIBLE:
         return ""
@@ -84,16 +84,18 @@ def _plan(service: Service, head: Head) -> Json:
     return plan
 
 
-def _elapsed_s(planning: PlanningProgress | None) -> float | None:
+def _compute_elapsed_s(planning: PlanningProgress | None) -> float | None:
     if planning is None or not planning.began_s:
         return None
     return max(0.0, time.time() - planning.began_s)
 
 
-def _figures(head: Head, promise: PromiseSummary, state: DisplayState, now: Json) -> list[Figure]:
+def _list_figures(
+    head: Head, promise: PromiseSummary, state: DisplayState, now: Json
+) -> list[Figure]:
     """Return figures that the sentence does not have: of a run, else of the plan."""
     if "tasks" in now:
-        return _of_run(now)
+        return _describe_run(now)
     counts = head.summary.get("counts")
     if head.state == "planning" or state == IMPOSSIBLE or not counts:
         return []
@@ -110,7 +112,7 @@ def _figures(head: Head, promise: PromiseSummary, state: DisplayState, now: Json
     return figures
 
 
-def _of_run(now: Json) -> list[Figure]:
+def _describe_run(now: Json) -> list[Figure]:
     tasks, workflows, slots = now["tasks"], now["workflows"], now["slots"]
     left_s = seconds_left(now)
     ended = now["ended"] is not None
@@ -130,10 +132,10 @@ def _of_run(now: Json) -> list[Figure]:
         figures.append((str(slots["of"]), f"slots used or requested{lost}"))
     else:
         figures.append(
-            (f"{slots['ready']} of {slots['of']}", f"slots ready{_waiting(slots)}{lost}")
+            (f"{slots['ready']} of {slots['of']}", f"slots ready{_count_waiting(slots)}{lost}")
         )
     return figures
 
 
-def _waiting(slots: Json) -> str:
+def _count_waiting(slots: Json) -> str:
     return f", {slots['waiting']} waiting" if slots["waiting"] else ""

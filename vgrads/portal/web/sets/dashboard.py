@@ -97,8 +97,10 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
     async def dashboard(request: Request, view: Annotated[WorkView, Query()]) -> HTMLResponse:
         who = reader_of(request)
         owner = None if who.operator else who.user
-        if view.state and view.state not in _words():
-            raise InputError(f"'{view.state}' is no state", where="state", fix=", ".join(_words()))
+        if view.state and view.state not in _parse_words():
+            raise InputError(
+                f"'{view.state}' is no state", where="state", fix=", ".join(_parse_words())
+            )
         choice, page = view.model_dump(exclude={"page"}), view.page
         result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         if await progress.refresh(result["active"]):
@@ -108,7 +110,7 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         )
 
 
-def _words() -> list[str]:
+def _parse_words() -> list[str]:
     return [state.word for state in STATES]
 
 
@@ -121,7 +123,7 @@ def _list(
     entries = [entry for entry in whole if entry.archived == bool(choice["archived"])]
     counts = Counter(entry.state.word for entry in entries)
     words = choice["find"].casefold().split()
-    matching = [entry for entry in entries if _matches(entry, words)] if words else [*entries]
+    matching = [entry for entry in entries if _matches_words(entry, words)] if words else [*entries]
     shown = Counter(entry.state.word for entry in matching) if words else counts
     if choice["state"]:
         matching = [entry for entry in matching if entry.state.word == choice["state"]]
@@ -132,9 +134,9 @@ def _list(
     outcomes = overview.outcomes([e.run.id for e in chosen if e.run and not e.run.goes_on])
     active = [entry for entry in entries if entry.run is not None and entry.goes_on]
     query = {name: value for name, value in choice.items() if value}
-    rows = [_row(entry, progress, outcomes) for entry in chosen]
+    rows = [_make_row(entry, progress, outcomes) for entry in chosen]
     return {
-        "groups": _groups(rows, matching, is_grouped=choice["order"] == "attention"),
+        "groups": _group_rows(rows, matching, is_grouped=choice["order"] == "attention"),
         "total": len(entries),
         "apart": len(whole) - len(entries),
         "matching": len(matching),
@@ -150,7 +152,7 @@ def _list(
     }
 
 
-def _groups(
+def _group_rows(
     rows: Iterable[Json], matching: Iterable[WorkEntry], is_grouped: bool
 ) -> list[tuple[str, int, list[Json]]]:
     """Return the rows of a page with the titles of their groups, and how many entries each group
@@ -169,13 +171,13 @@ def _group(entry: WorkEntry) -> int:
     return _GROUP_OF_RANK[entry.state.rank]
 
 
-def _matches(entry: WorkEntry, words: Sequence[str]) -> bool:
+def _matches_words(entry: WorkEntry, words: Sequence[str]) -> bool:
     """Return True where all words, folded, occur in the name, the owner, or the id."""
     text = f"{entry.name} {entry.owner} {entry.id}".casefold()
     return all(word in text for word in words)
 
 
-def _attention(entry: WorkEntry) -> tuple[int, int, float]:
+def _rank_attention(entry: WorkEntry) -> tuple[int, int, float]:
     """What needs attention first: within a group the least probable, then the first due, then the
     newest."""
     rank = entry.state.rank
@@ -187,39 +189,39 @@ def _attention(entry: WorkEntry) -> tuple[int, int, float]:
     return group, rank if group == 0 else 9, -entry.created_s
 
 
-def _due(entry: WorkEntry) -> float:
+def _find_due(entry: WorkEntry) -> float:
     return _FAR_S if entry.due_s is None else entry.due_s
 
 
-def _least_probable(entry: WorkEntry) -> float:
+def _rank_least_probable(entry: WorkEntry) -> float:
     return 2.0 if entry.probability is None else entry.probability
 
 
 _KEYS: dict[str, Callable[[WorkEntry], Any]] = {
-    "attention": _attention,
+    "attention": _rank_attention,
     "newest": lambda entry: -entry.created_s,
-    "due": _due,
+    "due": _find_due,
     "name": lambda entry: entry.name.casefold(),
     "owner": lambda entry: (entry.owner.casefold(), entry.name.casefold()),
-    "probability": _least_probable,
+    "probability": _rank_least_probable,
 }
 
 
-def _row(entry: WorkEntry, progress: ActiveRuns, outcomes: Json) -> Json:
+def _make_row(entry: WorkEntry, progress: ActiveRuns, outcomes: Json) -> Json:
     """Return a row of the table; of an active run, with its progress."""
     outcome = outcomes.get(entry.run.id, {}) if entry.run else {}
     status = progress.status(entry.run.id) if entry.run and entry.goes_on else None
     spent = status["spent_usd"] if status else outcome.get("spent_usd", entry.spent_usd)
     return {
         "entry": entry,
-        "progress": _progress(entry, status, outcome),
+        "progress": _describe_progress(entry, status, outcome),
         "due": due_text(entry, status),
-        "money": _money(spent, entry.promise.cost_usd, entry.promise.budget_usd),
-        "action": _action(entry),
+        "money": _describe_money(spent, entry.promise.cost_usd, entry.promise.budget_usd),
+        "action": _find_action(entry),
     }
 
 
-def _action(entry: WorkEntry) -> tuple[str, str] | None:
+def _find_action(entry: WorkEntry) -> tuple[str, str] | None:
     """Return what can be done next: a label and an address; None: nothing is needed."""
     action = _ACTIONS.get(entry.state)
     if action is None:
@@ -232,7 +234,7 @@ def _action(entry: WorkEntry) -> tuple[str, str] | None:
     return label, address.format(entry.id if address == _LIKE else entry.path)
 
 
-def _progress(entry: WorkEntry, status: Json | None, outcome: Json) -> str:
+def _describe_progress(entry: WorkEntry, status: Json | None, outcome: Json) -> str:
     """Return how far an entry is, in words."""
     needed = entry.promise.needed
     if entry.kind == "bag":
@@ -246,7 +248,7 @@ def _progress(entry: WorkEntry, status: Json | None, outcome: Json) -> str:
     return f"{format_count(needed, 'workflow', 'are')} needed" if needed else ""
 
 
-def _money(spent: float | None, cost: float | None, budget: float | None) -> str:
+def _describe_money(spent: float | None, cost: float | None, budget: float | None) -> str:
     """Return what was spent of what may be; empty where nothing is paid for."""
     most = cost if budget is None else budget
     if spent is None:

@@ -35,13 +35,13 @@ def graph_parts(
     the newest of the set; ``chart``: its chart, None without a plan."""
     from vgrads.portal.charts.task_graph import render_graph
 
-    parents = _parents_of(service, head, run)
+    parents = _list_parents(service, head, run)
     if not parents or chart is None:
         return {"graph": "", "workflow": "", "workflow_names": []}
     if workflow and workflow not in parents:
         raise HTTPException(404, f"no workflow '{workflow}' in set '{head.id}'")
     rows = task_rows(chart["placements"], ())
-    chosen = workflow or _chosen(rows, parents)
+    chosen = workflow or _choose_workflow(rows, parents)
     states = {row.task: row.state for row in rows if row.workflow == chosen}
     states |= {d["task"]: "done" for d in chart.get("done", ()) if d["workflow"] == chosen}
     base = f"/sets/{head.id}/tasks/{quote(chosen, safe='')}"
@@ -58,7 +58,7 @@ def graph_parts(
     }
 
 
-def _chosen(rows: list[ListedTask], parents: Parents) -> str:
+def _choose_workflow(rows: list[ListedTask], parents: Parents) -> str:
     """Return the workflow that needs attention; where none does, the first one."""
     for state in _ATTENTION:
         for row in rows:
@@ -67,25 +67,25 @@ def _chosen(rows: list[ListedTask], parents: Parents) -> str:
     return next(iter(parents))
 
 
-def _parents_of(service: Service, head: Head, run: RunRow | None) -> Parents:
+def _list_parents(service: Service, head: Head, run: RunRow | None) -> Parents:
     folded = service.live.folded(run.id) if run is not None else None
     if folded is not None:
-        return _edges(folded[0].snapshot.workflow_set)
-    return _planned_edges(service, head.id, head.revision) if head.revision else {}
+        return _list_edges(folded[0].snapshot.workflow_set)
+    return _list_planned_edges(service, head.id, head.revision) if head.revision else {}
 
 
 @lru_cache(maxsize=8)
-def _planned_edges(service: Service, set_id: str, revision: int) -> Parents:
+def _list_planned_edges(service: Service, set_id: str, revision: int) -> Parents:
     """Return the edges of a stored plan; ``revision`` changes with it."""
     del revision
     try:
         archived = service.sets.archived(set_id)
     except InputError:  # written by another version of vgrads
         archived = None
-    return _edges(archived[1].workflow_set) if archived is not None else {}
+    return _list_edges(archived[1].workflow_set) if archived is not None else {}
 
 
-def _edges(workflow_set: WorkflowSet) -> Parents:
+def _list_edges(workflow_set: WorkflowSet) -> Parents:
     return {
         workflow.name: {
             name: tuple(p for p in task.parents if p in workflow.tasks)

@@ -62,13 +62,13 @@ def past_run(run: Json, summary: Json) -> PastRun:
         started=datetime.fromisoformat(run["started"]),
         state=run["state"],
         promised=promised,
-        took_s=_took_s(outcome),
+        took_s=_compute_duration_s(outcome),
         deadline_s=summary.get("deadline_s"),
         spent_usd=outcome.get("spent_usd"),
     )
 
 
-def _took_s(outcome: Json) -> float | None:
+def _compute_duration_s(outcome: Json) -> float | None:
     """Return when enough workflows were done; of a run without that, when it ended."""
     ends = sorted((outcome.get("finished_s") or {}).values())
     needed = outcome.get("needed") or 0

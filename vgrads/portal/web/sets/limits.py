@@ -23,11 +23,11 @@ def limit_in_words(plan: Json) -> str:
     if len(best) > 1:
         needed = format_count(len(best), "workflow")
         words = f"the least probable of the {needed} needed, {words}"
-    slot = _slot_in_words(plan, weakest, promise["requested"])
+    slot = _describe_slot(plan, weakest, promise["requested"])
     return f"{words}; {slot}" if slot else words
 
 
-def _slot_in_words(plan: Json, workflow: str, requested: float) -> str:
+def _describe_slot(plan: Json, workflow: str, requested: float) -> str:
     """Return the task of a workflow whose slots are the least probable, and with what probability
     these are ready when it is to begin; empty where each task has a slot as probable as
     ``requested``."""
@@ -35,28 +35,27 @@ def _slot_in_words(plan: Json, workflow: str, requested: float) -> str:
     for placement in plan["placements"]:
         if placement["workflow"] == workflow:
             tasks.setdefault(placement["task"], []).append(placement)
-    first = {name: max(copies, key=_probability) for name, copies in tasks.items()}
-    limiting = min(first.values(), key=_probability, default=None)
-    if limiting is None or _probability(limiting) >= requested:
+    first = {name: max(copies, key=_find_probability) for name, copies in tasks.items()}
+    limiting = min(first.values(), key=_find_probability, default=None)
+    if limiting is None or _find_probability(limiting) >= requested:
         return ""
     sites = {slot["id"]: str(slot["site"]) for slot in plan["slots"]}
     words = (
         f"{sites[limiting['slot']]}'s slot is ready at the planned start of its task "
-        f"'{limiting['task']}' with {format_chance(_probability(limiting))}"
+        f"'{limiting['task']}' with {format_chance(_find_probability(limiting))}"
     )
     others = [p for p in tasks[limiting["task"]] if p is not limiting]
     if not others:
         return f"{words}, and no other slot has that task"
-    at_most = format_chance(max(map(_probability, others)))
-    return (
-        f"{words}, the slots of its replicas, at {_joined(sites, others)}, with at most {at_most}"
-    )
+    at_most = format_chance(max(map(_find_probability, others)))
+    places = _join_sites(sites, others)
+    return f"{words}, the slots of its replicas, at {places}, with at most {at_most}"
 
 
-def _probability(placement: Json) -> float:
+def _find_probability(placement: Json) -> float:
     return float(placement["probability"])
 
 
-def _joined(sites: Mapping[str, str], placements: Iterable[Json]) -> str:
+def _join_sites(sites: Mapping[str, str], placements: Iterable[Json]) -> str:
     names = sorted({sites[placement["slot"]] for placement in placements})
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

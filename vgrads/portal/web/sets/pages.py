@@ -45,7 +45,7 @@ def _add_whole(app: FastAPI, service: Service) -> None:
     async def page(
         set_id: SetId, request: Request, find: SearchText = "", workflow: WorkflowName = ""
     ) -> HTMLResponse:
-        head, run, chart = await _current(service, set_id, request)
+        head, run, chart = await _load_current(service, set_id, request)
         parts = await answer_parts(service, head, run)
         parts |= await task_parts(service, head, run, chart, find)
         parts |= await run_in_threadpool(graph_parts, service, head, run, chart, workflow)
@@ -63,18 +63,18 @@ def _add_parts(app: FastAPI, service: Service) -> None:
 
     @app.get("/sets/{set_id}/tasks", response_class=HTMLResponse, include_in_schema=False)
     async def tasks(set_id: SetId, request: Request, find: SearchText = "") -> HTMLResponse:
-        head, run, chart = await _current(service, set_id, request)
+        head, run, chart = await _load_current(service, set_id, request)
         parts = await task_parts(service, head, run, chart, find)
         return page_of(request, "", "tasks_page.html", set_name=head.name, **parts)
 
     @app.get("/sets/{set_id}/graph", response_class=HTMLResponse, include_in_schema=False)
     async def graph(set_id: SetId, request: Request, workflow: WorkflowName = "") -> HTMLResponse:
-        head, run, chart = await _current(service, set_id, request)
+        head, run, chart = await _load_current(service, set_id, request)
         parts = await run_in_threadpool(graph_parts, service, head, run, chart, workflow)
         return page_of(request, "", "graph_page.html", set_name=head.name, set_id=head.id, **parts)
 
 
-async def _current(
+async def _load_current(
     service: Service, set_id: str, request: Request
 ) -> tuple[Head, RunRow | None, Json | None]:
     """Return a set, its newest run, and the current chart: None without a plan."""
@@ -98,13 +98,13 @@ def _set_page(
         run=parts["now"]["run"],
         workflows=_count(service, head.id),
         run_times=_run_times(service, head),
-        svg=_still(chart) if chart else "",
+        svg=_draw_still_chart(chart) if chart else "",
         placed=bool(chart and chart["placements"]),
         **parts,
     )
 
 
-def _still(chart: Json) -> Markup:
+def _draw_still_chart(chart: Json) -> Markup:
     """Return the chart for browsers without scripts; not of very large sets."""
     if len(chart["placements"]) > _MOST_STILL:
         return Markup("")

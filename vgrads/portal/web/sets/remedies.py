@@ -33,11 +33,13 @@ class Remedy:
 def remedies(summary: Mapping[str, Any], promise: PromiseSummary) -> list[Remedy]:
     """Return the remedies of a stored summary, the most probable first."""
     changes: Iterable[Json] = summary.get("relaxations") or ()
-    results = [remedy for change in changes if (remedy := _remedy(change, promise)) is not None]
+    results = [
+        remedy for change in changes if (remedy := _make_remedy(change, promise)) is not None
+    ]
     return sorted(results, key=lambda remedy: (-remedy.probability, remedy.cost_usd))
 
 
-def _remedy(change: Json, promise: PromiseSummary) -> Remedy | None:
+def _make_remedy(change: Json, promise: PromiseSummary) -> Remedy | None:
     """Return a change as a remedy; None for one that a set cannot state (wider slots), or that is
     of no use."""
     amount = float(change["amount"])

@@ -58,15 +58,15 @@ class SubmissionForm(BaseModel):
         read; its place is the field."""
         result: Json = {}
         if self.deadline.strip():
-            result["deadline"] = _deadline(self.deadline.strip())
+            result["deadline"] = _parse_deadline(self.deadline.strip())
         if self.due.strip():
             if result:
                 raise InputError("give a duration or a time of the clock, not both", where="due")
             result["deadline"] = self._due_instant()
         if self.at_least.strip():
-            result |= _requirement(self.at_least.strip())
+            result |= _parse_requirement(self.at_least.strip())
         if self.probability.strip():
-            result["probability"] = _probability(self.probability.strip())
+            result["probability"] = _parse_probability(self.probability.strip())
         if self.budget_usd.strip():
             result["budget_usd"] = read_usd(self.budget_usd, "budget_usd")
         return result
@@ -93,14 +93,14 @@ class SubmissionForm(BaseModel):
         return instant
 
 
-def _deadline(text: str) -> str:
+def _parse_deadline(text: str) -> str:
     if is_bare(text):
         raise InputError(f"'{text}' has no unit", where="deadline", fix=f"write {text}h or {text}m")
     parse_deadline(text, None, "deadline")
     return text
 
 
-def _requirement(text: str) -> Json:
+def _parse_requirement(text: str) -> Json:
     if not text.isdigit():
         return {"fraction": parse_fraction(text, "at_least"), "at_least": None}
     if int(text) < 1:
@@ -108,7 +108,7 @@ def _requirement(text: str) -> Json:
     return {"at_least": int(text), "fraction": None}
 
 
-def _probability(text: str) -> float:
+def _parse_probability(text: str) -> float:
     share = parse_fraction(text, "probability")
     if share >= 1:
         raise InputError("nothing is certain: must be below 100%", where="probability")
@@ -139,11 +139,11 @@ def mistake_of(form: SubmissionForm, error: InputError) -> Mistake:
     # a text that breaks off is wrong in the line after its last
     number = min(error.line, len(lines)) if error.line and lines else None
     written = lines[number - 1].strip()[:200] if number else ""
-    words = error.parts or (_first_line(error, place.partition(": ")[0], number),)
+    words = error.parts or (_order_lines(error, place.partition(": ")[0], number),)
     return Mistake(words, "text", number, written)
 
 
-def _first_line(error: InputError, place: str, number: int | None) -> str:
+def _order_lines(error: InputError, place: str, number: int | None) -> str:
     """Return an error that is one line: its line first, then its place."""
     what = error.without_place.removeprefix(f"line {error.line}: ")
     what = what.replace(f" in line {error.line}", "")

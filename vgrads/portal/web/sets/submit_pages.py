@@ -60,9 +60,9 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
         template: TemplateName = "storm",
     ) -> HTMLResponse:
         who = reader_of(request)
-        form = _form_like(service, like, who) if like else _form(_template(template))
+        form = _make_form_like(service, like, who) if like else _make_form(_read_template(template))
         shown = ShownForm(form, offered_sites(service, who), chosen="" if like else template)
-        return _page(request, shown)
+        return _render_page(request, shown)
 
     @app.post("/submit", response_class=HTMLResponse, include_in_schema=False, response_model=None)
     async def submit(
@@ -73,12 +73,12 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
             instead = await set_instead(service, form)
             if instead is not None:  # it is shown before anything is submitted
                 return await run_in_threadpool(
-                    _page, request, ShownForm(instead, offered, is_new=True)
+                    _render_page, request, ShownForm(instead, offered, is_new=True)
                 )
             checked = await read_submission(service, form, offered)
         except InputError as error:
             wrong = ShownForm(form, offered, mistake=mistake_of(form, error))
-            refused = await run_in_threadpool(_page, request, wrong)
+            refused = await run_in_threadpool(_render_page, request, wrong)
             refused.status_code = 422
             return refused
         created = await submit_checked(service, checked, who, form.key)
@@ -105,9 +105,9 @@ def add_submit_pages(app: FastAPI, service: Service) -> None:
             answer = await questions.ask(who, form.key, written, wait_s)
         except InputError as error:
             wrong = ShownForm(form, offered, mistake=mistake_of(form, error))
-            return await run_in_threadpool(_page, request, wrong)
+            return await run_in_threadpool(_render_page, request, wrong)
         shown = ShownForm(form, offered, is_new=is_new)
-        return await run_in_threadpool(_page, request, shown, answer)
+        return await run_in_threadpool(_render_page, request, shown, answer)
 
 
 def offered_sites(service: Service, who: Principal) -> tuple[str, ...]:
@@ -116,22 +116,22 @@ def offered_sites(service: Service, who: Principal) -> tuple[str, ...]:
     return tuple(site.name for site in chosen.sites)
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     return (embedded_data() / TEMPLATES[name][0]).read_text(encoding="utf-8")
 
 
-def _form(text: str, sites: Sequence[str] = ()) -> SubmissionForm:
+def _make_form(text: str, sites: Sequence[str] = ()) -> SubmissionForm:
     return SubmissionForm(text=text, key=secrets.token_hex(16), site=list(sites))
 
 
-def _form_like(service: Service, set_id: str, who: Principal) -> SubmissionForm:
+def _make_form_like(service: Service, set_id: str, who: Principal) -> SubmissionForm:
     """Return the form of a set that is to be submitted again: its text, and its sites."""
     head = service.visible(set_id, who)
     document = json.loads(service.sets.text(head.id, "document"))
     stated = {name: value for name, value in document.items() if value not in (None, [], {})}
     text = json.dumps(stated, indent=2, ensure_ascii=False)
     only = read_stored_options(json.loads(service.sets.text(head.id, "options"))).only_sites
-    return _form(text, only)
+    return _make_form(text, only)
 
 
 async def _run_as_shown(
@@ -166,7 +166,7 @@ class ShownForm:
     mistake: Mistake | None = None
 
 
-def _page(
+def _render_page(
     request: Request,
     shown: ShownForm,
     answer: Json | StillWaiting | None = None,
@@ -178,28 +178,30 @@ def _page(
         "submit.html",
         form=shown.form,
         chosen=shown.chosen,
-        templates=[(name, title, _template(name)) for name, (_, title) in TEMPLATES.items()],
+        templates=[(name, title, _read_template(name)) for name, (_, title) in TEMPLATES.items()],
         files=sorted(path.name for path in embedded_data().glob("*.json")),
         mistake=shown.mistake,
         offered=shown.offered,
         chosen_sites=[name for name in shown.form.site if name] or shown.offered,
         is_new=shown.is_new,
         ahead=answer.ahead if isinstance(answer, StillWaiting) else None,
-        **_promise_parts(answer if isinstance(answer, dict) else None),
+        **_make_promise_parts(answer if isinstance(answer, dict) else None),
     )
 
 
-def _promise_parts(answer: Json | None) -> Json:
+def _make_promise_parts(answer: Json | None) -> Json:
     """Return the values of the template that show a promise; None: there is none."""
     promise = read_summary(answer or {})
     return promise_parts(answer) | {
         "workflows": (answer or {}).get("workflows"),
-        "stated": _stated(promise) if answer else {},
-        "remedies": [(_FIELDS[r.field], _written(r), r) for r in remedies(answer or {}, promise)],
+        "stated": _list_stated(promise) if answer else {},
+        "remedies": [
+            (_FIELDS[r.field], _format_value(r), r) for r in remedies(answer or {}, promise)
+        ],
     }
 
 
-def _stated(promise: PromiseSummary) -> dict[str, str]:
+def _list_stated(promise: PromiseSummary) -> dict[str, str]:
     """Return what a set requests, by the fields of the form: shown in those that are empty."""
     budget = promise.budget_usd
     return {
@@ -210,7 +212,7 @@ def _stated(promise: PromiseSummary) -> dict[str, str]:
     }
 
 
-def _written(remedy: Remedy) -> str:
+def _format_value(remedy: Remedy) -> str:
     """Return the value of a remedy as people write it into the form."""
     if remedy.field != "deadline_s":
         return remedy.value

@@ -70,28 +70,28 @@ def add_task_page(app: FastAPI, service: Service) -> None:
             "logs.html",
             s=summary(service, head),
             task=f"{workflow}/{task}",
-            chart_path=_chart_path(set_id, task=f"{workflow}/{task}") if planned else "",
-            attempts=_sections(set_id, run, rows, planned),
+            chart_path=_make_chart_path(set_id, task=f"{workflow}/{task}") if planned else "",
+            attempts=_make_sections(set_id, run, rows, planned),
             again=again if all(row["state"] != "done" for row in rows) else "",
         )
 
 
-def _chart_path(set_id: str, **what: str) -> str:
+def _make_chart_path(set_id: str, **what: str) -> str:
     """Return the address of a set's chart at a task or a slot."""
     return f"/sets/{set_id}?{urlencode(what)}#gantt"
 
 
-def _sections(
+def _make_sections(
     set_id: str, run: RunRow | None, rows: Sequence[Json], planned: Iterable[int]
 ) -> list[AttemptSection]:
     if run is None:
         return []
     start_s = run_start(run).timestamp()
     replicas = 1 + max([0, *planned, *(row["copy"] for row in rows)])
-    return [_section(set_id, start_s, row, replicas) for row in rows]
+    return [_make_section(set_id, start_s, row, replicas) for row in rows]
 
 
-def _section(set_id: str, start_s: float, row: Json, replicas: int) -> AttemptSection:
+def _make_section(set_id: str, start_s: float, row: Json, replicas: int) -> AttemptSection:
     label = f"Attempt {row['attempt'] + 1}"
     if replicas > 1:
         label = f"Replica {row['copy'] + 1} of {replicas}, a{label[1:]}"
@@ -102,17 +102,17 @@ def _section(set_id: str, start_s: float, row: Json, replicas: int) -> AttemptSe
         label=label,
         began_s=began_s,
         ended_s=None if seconds is None else began_s + seconds,
-        took="" if seconds is None else _took(seconds),
+        took="" if seconds is None else _format_duration(seconds),
         site=row["site"],
         slot=row["slot"],
-        slot_path=_chart_path(set_id, slot=row["slot"]),
+        slot_path=_make_chart_path(set_id, slot=row["slot"]),
         reason=row["reason"] or "",
         spent=_describe_spent(row["times"] or {}),
         outputs={name: row[name] for name in ("stdout", "stderr") if row[name]},
     )
 
 
-def _took(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return format_duration(seconds) if seconds >= 60 else format_seconds(seconds, 2)
 
 

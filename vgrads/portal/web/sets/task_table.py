@@ -88,7 +88,7 @@ async def task_parts(
     if chart is None:
         return empty
     attempts, complete = await service.attempts.of(run) if run is not None else ([], True)
-    whole = task_rows(chart["placements"], attempts) + _rows_before(chart.get("done", ()))
+    whole = task_rows(chart["placements"], attempts) + _list_rows_before(chart.get("done", ()))
     rows = [row for row in whole if _has(row, find)]
     more = max(0, len(rows) - _MOST_ROWS)
     tasks = table_of(head.id, rows[:_MOST_ROWS], bool(again))
@@ -118,24 +118,24 @@ def _name_cell(set_id: str, row: ListedTask, again: bool) -> TaskCell:
     return TaskCell(label="Task", text=f"{row.workflow}/{row.task}", path=path)
 
 
-def _elapsed(seconds: float | None) -> str:
+def _format_elapsed(seconds: float | None) -> str:
     if seconds is None:
         return ""
     return format_duration(seconds) if seconds >= 60 else format_seconds(seconds)
 
 
-def _peak(row: ListedTask) -> str:
+def _format_peak(row: ListedTask) -> str:
     mib = row.times.get("peak_mib")
     return f"{mib:.0f} MiB" if mib else ""
 
 
-def _overhead(row: ListedTask) -> str:
+def _compute_overhead(row: ListedTask) -> str:
     return (
         format_seconds(sum(row.times.get(name, 0.0) for name in _OVERHEAD), 2) if row.times else ""
     )
 
 
-def _parts_of_overhead(row: ListedTask) -> str:
+def _list_overhead(row: ListedTask) -> str:
     spent = [(words, row.times.get(name, 0.0)) for name, words in SPENT if name not in _OF_TASK]
     return ", ".join(f"{format_seconds(seconds, 2)} {words}" for words, seconds in spent if seconds)
 
@@ -159,12 +159,14 @@ _COLUMNS = (
     TaskColumn(
         label="Exit code", text=lambda row: "" if row.exit is None else str(row.exit), number=True
     ),
-    TaskColumn(label="Elapsed", text=lambda row: _elapsed(row.seconds), number=True),
+    TaskColumn(label="Elapsed", text=lambda row: _format_elapsed(row.seconds), number=True),
     TaskColumn(
-        label="CPU time", text=lambda row: _elapsed(row.times.get("cpu_s") or None), number=True
+        label="CPU time",
+        text=lambda row: _format_elapsed(row.times.get("cpu_s") or None),
+        number=True,
     ),
-    TaskColumn(label="Max RSS", text=_peak, number=True),
-    TaskColumn(label="Overhead", text=_overhead, number=True, title=_parts_of_overhead),
+    TaskColumn(label="Max RSS", text=_format_peak, number=True),
+    TaskColumn(label="Overhead", text=_compute_overhead, number=True, title=_list_overhead),
     TaskColumn(label="Slot", text=lambda row: row.slot),
     TaskColumn(label="Reason", text=lambda row: row.reason),
 )
@@ -183,7 +185,7 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[List
     for placement in placements:
         key = placement["workflow"], placement["task"]
         current = result.get(key)
-        if current is None or _better(placement["state"], current.state):
+        if current is None or _is_better(placement["state"], current.state):
             result[key] = ListedTask(
                 workflow=key[0],
                 task=key[1],
@@ -195,11 +197,11 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[List
         key = attempt["workflow"], attempt["task"]
         row = result.get(key) or ListedTask(workflow=key[0], task=key[1], state=attempt["state"])
         row = replace(row, attempts=row.attempts + attempt.get("count", 1))
-        result[key] = _with_result(row, attempt) if attempt["state"] == row.state else row
+        result[key] = _add_result(row, attempt) if attempt["state"] == row.state else row
     return sorted(result.values(), key=lambda row: (_rank(row.state), row.workflow, row.task))
 
 
-def _with_result(row: ListedTask, attempt: Json) -> ListedTask:
+def _add_result(row: ListedTask, attempt: Json) -> ListedTask:
     return replace(
         row,
         exit=attempt["exit"],
@@ -211,7 +213,7 @@ def _with_result(row: ListedTask, attempt: Json) -> ListedTask:
     )
 
 
-def _rows_before(done: Iterable[Json]) -> list[ListedTask]:
+def _list_rows_before(done: Iterable[Json]) -> list[ListedTask]:
     """Return a row for each task that an earlier run did."""
     return [
         ListedTask(
@@ -224,7 +226,7 @@ def _rows_before(done: Iterable[Json]) -> list[ListedTask]:
     ]
 
 
-def _better(name: str, other: str) -> bool:
+def _is_better(name: str, other: str) -> bool:
     """Return True where the state of a replica represents its task better than that of another."""
     best = ("done", "running", "waiting", "planned", "failed", "cancelled", "skipped")
     return best.index(name) < best.index(other)

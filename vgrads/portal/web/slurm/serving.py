@@ -71,7 +71,7 @@ def serve_slurm(
         service.start()
         try:
             path.unlink(missing_ok=True)
-            with _also_at(service, folder, listener) as place:
+            with _serve_also_at(service, folder, listener) as place:
                 places = f"{path}{place and f' and {place}'}"
                 asyncio.run(_serve(service, path, how, partial(on_start, places)))
         finally:
@@ -96,12 +96,14 @@ def _bound(address: tuple[str, int] | None) -> Iterator[socket.socket | None]:
 
 
 @contextmanager
-def _also_at(service: SlurmService, folder: Path, listener: socket.socket | None) -> Iterator[str]:
+def _serve_also_at(
+    service: SlurmService, folder: Path, listener: socket.socket | None
+) -> Iterator[str]:
     """Serve an address in a thread, with the token; yield its URL."""
     if listener is None:
         yield ""
         return
-    server = uvicorn.Server(_config(_app(service, _token(folder))))
+    server = uvicorn.Server(_make_config(_make_app(service, _read_token(folder))))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:
@@ -112,7 +114,7 @@ def _also_at(service: SlurmService, folder: Path, listener: socket.socket | None
         thread.join()
 
 
-def _token(folder: Path) -> str:
+def _read_token(folder: Path) -> str:
     """Return the token of a service: a file of mode 600, written once."""
     path = folder / "token"
     if not path.exists():
@@ -120,7 +122,7 @@ def _token(folder: Path) -> str:
     return path.read_text()
 
 
-def _app(service: SlurmService, token: str = "") -> Starlette:
+def _make_app(service: SlurmService, token: str = "") -> Starlette:
     """Return the application; with a token, requests need it."""
 
     async def answer(request: Request) -> Response:
@@ -139,14 +141,14 @@ def _app(service: SlurmService, token: str = "") -> Starlette:
     return Starlette(routes=[Route("/v1/slurm/{command}", answer, methods=["POST"])])
 
 
-def _config(app: Starlette, uds: str | None = None) -> uvicorn.Config:
+def _make_config(app: Starlette, uds: str | None = None) -> uvicorn.Config:
     return uvicorn.Config(app, uds=uds, log_level="warning", access_log=False, lifespan="off")
 
 
 async def _serve(
     service: SlurmService, path: Path, how: SlurmServing, on_start: Callable[[], None]
 ) -> None:
-    server = uvicorn.Server(_config(_app(service), str(path)))
+    server = uvicorn.Server(_make_config(_make_app(service), str(path)))
 
     async def end_when_unused() -> None:
         while not server.started:
@@ -162,7 +164,7 @@ async def _serve(
             server.should_exit = True
 
     watch = asyncio.create_task(end_when_unused())
-    watchdog = Watchdog(how.rules.stuck_s, partial(_stuck, how.rules.stuck_s))
+    watchdog = Watchdog(how.rules.stuck_s, partial(_report_stuck, how.rules.stuck_s))
     try:
         with watchdog.watching():
             await server.serve()
@@ -172,7 +174,7 @@ async def _serve(
             await watch
 
 
-def _stuck(seconds: float) -> str:
+def _report_stuck(seconds: float) -> str:
     return (
         f"the service of Slurm's commands made no progress for {seconds:.0f} s and is ended; the "
         "next command starts it, and jobs go on. What each thread was doing:"

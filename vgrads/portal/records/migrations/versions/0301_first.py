@@ -38,7 +38,7 @@ def of_set() -> sa.ForeignKey:
     return sa.ForeignKey("workflow_set.id")
 
 
-def _sets() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_sets() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "workflow_set": [
             key("id"),
@@ -79,7 +79,7 @@ def _sets() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _runs() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_runs() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "run": [
             key("id"),
@@ -119,7 +119,7 @@ def _runs() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _work() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_work() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "work": [
             key("id", kind=whole),
@@ -150,7 +150,7 @@ def _work() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _bags() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_bags() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "bag": [
             key("id"),
@@ -185,7 +185,7 @@ def _bags() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _sites() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_sites() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "site": [
             key("name"),
@@ -215,7 +215,7 @@ def _sites() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _users() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_users() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "token": [
             key("id"),
@@ -262,7 +262,7 @@ def _run_times() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _forecasts() -> dict[str, list[sa.schema.SchemaItem]]:
+def _create_forecasts() -> dict[str, list[sa.schema.SchemaItem]]:
     return {
         "forecast": [
             key("id"),
@@ -295,16 +295,25 @@ def _forecasts() -> dict[str, list[sa.schema.SchemaItem]]:
     }
 
 
-def _tables() -> dict[str, list[sa.schema.SchemaItem]]:
-    parts = (_sets, _runs, _work, _bags, _sites, _users, _run_times, _forecasts)
+def _list_tables() -> dict[str, list[sa.schema.SchemaItem]]:
+    parts = (
+        _create_sets,
+        _create_runs,
+        _create_work,
+        _create_bags,
+        _create_sites,
+        _create_users,
+        _run_times,
+        _create_forecasts,
+    )
     return {name: columns for part in parts for name, columns in part().items()}
 
 
 def upgrade() -> None:
-    for name, columns in _tables().items():
+    for name, columns in _list_tables().items():
         op.create_table(name, *columns)
 
 
 def downgrade() -> None:
-    for name in reversed(_tables()):
+    for name in reversed(_list_tables()):
         op.drop_table(name)
