@@ -19,13 +19,12 @@ import numpy as np
 
 from vgrads.bags.bag import Axis, BagSpec, Template
 from vgrads.dispatch.core.advertising import make_agent_ad
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering
+from vgrads.dispatch.core.bag_index import BagGroup, BagOrdering
 from vgrads.dispatch.core.bag_selection import BagSelection, Offer
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.records import Record, pack
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import AgentState, State
 from vgrads.dispatch.core.step import Core
 from vgrads.exchange.values import AttemptEnd, Hello, Message
 from vgrads.kernel.text_table import pad

@@ -13,8 +13,7 @@ import numpy as np
 
 from tests.dispatch.bag_hosts import LOST_S, WAIT_S
 from vgrads.dispatch.core.events import AgentJoined, AgentLeft
-from vgrads.dispatch.core.fold import apply
-from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
+from vgrads.dispatch.core.fold import MOST_LOSSES, apply
 from vgrads.dispatch.core.protocol import AgentReply, Rules
 from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated
 from vgrads.dispatch.core.snapshot import (

@@ -13,7 +13,7 @@ from tests.examples import examples
 from vgrads.api.bags.execution import ControlRequests, submit_bag
 from vgrads.api.bags.virtual import VirtualBagWork, find_simulated_part
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.slots import SlotRequest
+from vgrads.dispatch.core.state import SlotRequest
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.fleet.budget import find_unpayable, list_paid_slots
 from vgrads.dispatch.fleet.goal_view import GoalView, count_joint_nodes

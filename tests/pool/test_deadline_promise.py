@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.fold_tasks import weigh_last_run
+from vgrads.dispatch.core.fold import weigh_last_run
 from vgrads.dispatch.fleet.goal_view import GoalView, estimate_s
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory

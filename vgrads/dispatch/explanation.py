@@ -9,10 +9,9 @@ from typing import Any
 
 from vgrads.bags.node_history import QUARANTINE_AT
 from vgrads.dispatch.core.advertising import make_bag_ad, make_queue_ad
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.replicas import has_tail_begun
+from vgrads.dispatch.core.state import AgentState, BagState
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import WORDS
 from vgrads.kernel.units import format_count

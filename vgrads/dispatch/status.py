@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vgrads.bags.node_history import NodeHistory
-from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import BagState, State
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, FAILED
 from vgrads.exchange.values import AttemptEnd
 from vgrads.kernel.units import format_count

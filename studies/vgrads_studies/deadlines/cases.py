@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.dispatch.core.slots import name_source
+from vgrads.dispatch.core.state import name_source
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.kernel.units import billed_usd

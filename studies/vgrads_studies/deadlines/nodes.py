@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.state import AgentState
 from vgrads.kernel.units import billed_s, billed_usd
 from vgrads_studies.deadlines.cases import StudySource
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from vgrads.agent.lifetime import TAKEN_BACK
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.fold_tasks import weigh_last_run
+from vgrads.dispatch.core.fold import weigh_last_run
+from vgrads.dispatch.core.state import AgentState
 from vgrads.dispatch.fleet.budget import RELEASE_S, must_end
 from vgrads.dispatch.fleet.goal_view import estimate_s
 from vgrads.pool.spot.survival import STEP_S

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.state import AgentState
 from vgrads.dispatch.fleet.goal_view import GoalView
 from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import SiteHealth, SiteInventory

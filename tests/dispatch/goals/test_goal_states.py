@@ -14,8 +14,6 @@ from tests.dispatch.test_goals import QUEUE, World, bag, cloud, source, view
 from tests.examples import examples
 from vgrads.api.bags.virtual import VirtualBagWork
 from vgrads.bags.bag import BagGoal, BagSpec, Listed
-from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.exits import FailedExits
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.snapshot import (
     pack_snapshot,
@@ -23,7 +21,7 @@ from vgrads.dispatch.core.snapshot import (
     take_snapshot,
     unpack_snapshot,
 )
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import BagState, FailedExits, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE, DROPPED, FAILED, TaskColumns
 from vgrads.dispatch.fleet.goal_answer import goal_json

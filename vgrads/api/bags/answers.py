@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.fold_tasks import MOST_LOSSES
+from vgrads.dispatch.core.fold import MOST_LOSSES
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.records import END
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import BagState, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED, BLOCKED, DONE, FAILED, PENDING, WORDS
 from vgrads.dispatch.explanation import explain_refusal, look_at_tails

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from vgrads.bags.bag import BagSpec
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
+from vgrads.dispatch.core.state import AgentState, BagState
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.policies.policy import job_ad as policy_job_ad
 

@@ -6,14 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from vgrads.dispatch.core.agent_state import AgentState, Key
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.events import AgentJoined, AgentLeft
 from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.records import AttemptsEnded, TasksRetained, TasksReturned
 from vgrads.dispatch.core.replicas import Replication
-from vgrads.dispatch.core.state import Effect
+from vgrads.dispatch.core.state import AgentState, BagState, Effect, Key
 from vgrads.dispatch.core.tasks import ENDED, PENDING
 from vgrads.exchange.values import COULD_NOT, AttemptEnd, Hello, Message, Triple
 

@@ -4,15 +4,24 @@ tasks."""
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 
-from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.bags.bundle import MOST, bundle_size, limit_draw
+from vgrads.bags.choice import WINDOW, sort_by_locality
+from vgrads.bags.node_history import (
+    QUARANTINE_AT,
+    NodeHistory,
+    estimate_black_hole_odds,
+    estimate_probability_healthy,
+)
 from vgrads.dispatch.core.bag_selection import BagSelection, Offer
-from vgrads.dispatch.core.blackholes import BlackHoles
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
+from vgrads.dispatch.core.events import AgentQuarantined
 from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.protocol import AgentReply
 from vgrads.dispatch.core.records import TasksAssigned, TasksReplicated
-from vgrads.dispatch.core.task_choice import TaskChoice
+from vgrads.dispatch.core.state import AgentState, BagState
+from vgrads.dispatch.core.tasks import PENDING
 
 _UNFIT_S = 10.0
 """How long (seconds) an agent without matching work is offered only new work: its properties may
@@ -174,3 +183,201 @@ class Assignment:
             for agent, number in pairs
             if len(agent.assigned) > agent.procs
         }
+
+
+FIRST_TASKS = 3
+"""Tasks for an agent without results: black holes are detected after this many."""
+SHOWS_S = 2.0
+"""Seconds without a failure after which an agent gets the rest."""
+
+
+class BlackHoles:
+    """Withholds work from nodes that fail all tasks."""
+
+    def __init__(self, dispatch_index: DispatchIndex) -> None:
+        self._dispatch_index = dispatch_index
+        self._now_s = 0.0
+
+    def most(self, agent: AgentState, now_s: float) -> int:
+        """Return the maximum number of tasks for an agent now."""
+        self._now_s = now_s
+        record = self._dispatch_index.record(agent)
+        if len(record.quick_failures) > 2 and self.odds(agent, record) > QUARANTINE_AT:
+            return self._bar(agent, record, now_s)
+        if record.done == 0.0 and not agent.done and now_s - agent.joined_s < SHOWS_S:
+            self._dispatch_index.look_again(agent, agent.joined_s + SHOWS_S)
+            return FIRST_TASKS
+        return 1 << 30
+
+    def _bar(self, agent: AgentState, record: NodeHistory, now_s: float) -> int:
+        if now_s < record.quarantined_until_s:
+            self._dispatch_index.look_again(agent, record.quarantined_until_s)
+            return 0
+        if record.pauses and record.at_s <= record.quarantined_until_s:
+            return 1  # its quarantine is over: one probe task
+        if not self._spared(agent):
+            return 1 << 30
+        self._dispatch_index.note(AgentQuarantined(number=agent.number, at_s=now_s))
+        self._dispatch_index.look_again(
+            agent, self._dispatch_index.record(agent).quarantined_until_s
+        )
+        return 0
+
+    def _spared(self, agent: AgentState) -> bool:
+        """Return True where at least as many processors are left: not all nodes are black holes."""
+        state = self._dispatch_index.state
+        machines = {m for m, r in state.records.items() if r.quarantined_until_s > state.now_s} | {
+            agent.machine
+        }
+        quarantined = sum(
+            h.procs for h in state.agents.values() if h.here and h.machine in machines
+        )
+        return 2 * quarantined <= self._dispatch_index.places
+
+    def odds(self, agent: AgentState, record: NodeHistory) -> float:
+        """Return the log odds that a node is a black hole (:mod:`vgrads.bags.node_history`)."""
+        longer_s = 2 * record.longest_s
+        survivors = {
+            n: self._survivors(agent, n, longer_s) for n in {n for n, _ in record.quick_failures}
+        }
+        return estimate_black_hole_odds(
+            [self._chance(record, n, task, survivors[n]) for n, task in record.quick_failures]
+        )
+
+    def _chance(self, record: NodeHistory, number: int, task: int, survivors: int) -> float:
+        bag = self._dispatch_index.state.bags[number]
+        own = (
+            sum(quick_failure[0] == number for quick_failure in record.quick_failures)
+            if record.done
+            else 0
+        )
+        elsewhere = bag.right + survivors
+        others = bag.tasks.blamed.get(task, 0) - (1 if record.done else 0)
+        return estimate_probability_healthy(
+            elsewhere, max(0.0, bag.wrong - min(2, own)), max(0, others)
+        )
+
+    def _survivors(self, agent: AgentState, number: int, longer_s: float) -> int:
+        """Return other agents that have had tasks of the same bag for longer than they took to fail
+        here."""
+        now_s, state = self._now_s, self._dispatch_index.state
+        tasks = state.bags[number].tasks
+        numbers = set(tasks.where.values()).union(*tasks.replicas.values())
+        return sum(
+            other.machine != agent.machine
+            and now_s - other.assigned_s > longer_s
+            and not self._dispatch_index.record(other).quick_failures
+            for other in map(state.agents.__getitem__, numbers)
+            if other.here
+        )
+
+
+_NO_MOST = 1 << 30
+_ELSEWHERE_S = 10.0
+"""Seconds for which a task that failed on a node is reserved for others."""
+
+
+class TaskChoice:
+    """Chooses tasks of the next bag for an agent."""
+
+    def __init__(self, dispatch_index: DispatchIndex, bag_selection: BagSelection) -> None:
+        self._dispatch_index, self._bag_selection = dispatch_index, bag_selection
+
+    def waiting(self, agent: AgentState, offer: Offer, at_s: float, most: int) -> list[int] | None:
+        """Return the tasks of a bag that an agent gets in this round: at most as many as fit, and
+        its share of the last ones.
+
+        None: it has enough tasks for now.
+        """
+        bag = offer.bag
+        places = agent.procs // bag.procs
+        busy = -(-agent.busy_procs // bag.procs)
+        target = self._target(agent, offer, places)
+        if target <= busy:
+            return None
+        if not bag.tasks.counts[PENDING]:
+            return []
+        room = min(target - busy, self._in_time(agent, bag, places, busy, at_s), most)
+        if room <= 0:
+            return []
+        part = limit_draw(bag.tasks.pending, places, self._dispatch_index.places // bag.procs)
+        count = min(room, part if busy + part > places else max(part, places - busy))
+        return self._next(agent, bag, max(1, count), at_s)
+
+    def _target(self, agent: AgentState, offer: Offer, places: int) -> int:
+        """Return how many tasks of a bag an agent should hold."""
+        if agent.gives_back:  # others wait for the tasks that it was to return
+            return places
+        if offer.concurrency is not None:
+            return min(offer.concurrency, places + MOST)
+        return bundle_size(places, offer.bag.typical_s, self._dispatch_index.rules.in_hand_s)
+
+    def replicas(self, agent: AgentState, offer: Offer, at_s: float, most: int) -> list[int]:
+        """Return running tasks of a bag to replicate on this agent; only those that it can start at
+        once."""
+        bag = offer.bag
+        candidates = self._dispatch_index.replicas.get(bag.number)
+        if not candidates:
+            return []
+        places = (agent.procs - agent.busy_procs) // bag.procs
+        room = min(most, places, self._in_time(agent, bag, agent.procs // bag.procs, 0, at_s))
+        if room <= 0 or bag.number in {key[0] for key in agent.recalled}:
+            return []
+        tasks: list[int] = []
+        for task in islice(list(candidates), WINDOW):
+            if len(tasks) >= room:
+                break
+            if (bag.number, task) in agent.assigned or not bag.may_replicate(task):
+                continue
+            if self._bag_selection.may_replica(agent, offer, task, at_s):
+                del candidates[task]
+                tasks.append(task)
+        return tasks
+
+    def _in_time(
+        self, agent: AgentState, bag: BagState, places: int, busy: int, at_s: float
+    ) -> int:
+        """Return how many more tasks can end before the agent's slot does, by their estimated run
+        time."""
+        if agent.ends_s == float("inf"):
+            return _NO_MOST
+        expected_s = bag.stated_s or bag.typical_s or 0.0
+        if expected_s <= 0:
+            return _NO_MOST if agent.ends_s > at_s else 0
+        rounds = int(min(_NO_MOST, (agent.ends_s - at_s) / expected_s))
+        if any(number != bag.number for number, _ in agent.assigned):
+            # behind tasks of another size or length: only those that start at once
+            rounds = min(rounds, 1)
+        return rounds * places - busy
+
+    def _next(self, agent: AgentState, bag: BagState, count: int, at_s: float) -> list[int]:
+        bag.tasks.wake(at_s - _ELSEWHERE_S)
+        not_here = self._not_here(agent, bag, at_s)
+        needs = self._dispatch_index.digests.get(bag.number)
+        if not not_here and (needs is None or not agent.cached):
+            return bag.tasks.next(count)
+        window = bag.tasks.next(max(WINDOW, count) + len(not_here))
+        window = [task for task in window if task not in not_here]
+        if needs is not None and agent.cached:
+            window = sort_by_locality(window, [needs(task) for task in window], agent.cached)
+        return window[:count]
+
+    def _not_here(self, agent: AgentState, bag: BagState, now_s: float) -> set[int]:
+        """Return tasks that another agent is to try first: they have just failed here, or are for
+        failover sites."""
+        dispatch_index = self._dispatch_index
+        if not (bag.tasks.again or bag.tasks.resting) or dispatch_index.agents < 2:
+            return set()
+        record, tasks = dispatch_index.record(agent), set[int]()
+        if record.quick_failures and now_s - record.at_s < _ELSEWHERE_S:
+            tasks = {task for number, task in record.quick_failures if number == bag.number}
+            dispatch_index.look_again(agent, record.at_s + _ELSEWHERE_S)
+        if (
+            bag.failover
+            and agent.site not in bag.failover
+            and dispatch_index.has_agent(bag.failover, bag.procs)
+        ):
+            failures = bag.tasks.failures
+            tasks |= {task for task in islice(bag.tasks.again, WINDOW) if failures.get(task)}
+            tasks |= bag.tasks.resting.keys()
+        return tasks

@@ -18,12 +18,10 @@ from vgrads.dispatch.core.advertising import (
     make_job_ad,
     make_queue_ad,
 )
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_index import BagIndex
-from vgrads.dispatch.core.bag_ordering import BagGroup, BagOrdering, Rank, Row
-from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.bag_index import BagGroup, BagIndex, BagOrdering, Rank, Row
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.faults import serving
+from vgrads.dispatch.core.state import AgentState, BagState
 from vgrads.exchange.values import Triple
 from vgrads.policies.policy import PolicyVerdict, Residual
 

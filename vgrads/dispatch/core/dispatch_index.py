@@ -10,8 +10,6 @@ from typing import TypeVar
 
 from vgrads.bags.bag import BagSpec
 from vgrads.bags.node_history import NodeHistory
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import AgentLeft, BagCancelled, BagFailed
 from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.fold import apply
@@ -23,7 +21,7 @@ from vgrads.dispatch.core.records import (
     TasksRetained,
     find_bag_number,
 )
-from vgrads.dispatch.core.state import Effect, State
+from vgrads.dispatch.core.state import AgentState, BagState, Effect, State
 from vgrads.dispatch.core.tasks import PENDING
 
 _NEW = NodeHistory()

@@ -11,13 +11,12 @@ from itertools import chain, islice
 from vgrads.bags.bag import BagSpec
 from vgrads.bags.replicate import Pace, RunningAttempt, TimeLeft, stragglers
 from vgrads.bags.tail import is_in_tail
-from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.bag_selection import BagSelection
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.dispatch_index import AttemptKey, DispatchIndex
 from vgrads.dispatch.core.events import TailBegun
 from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.records import TasksExpired
+from vgrads.dispatch.core.state import AgentState, BagState
 from vgrads.dispatch.core.tasks import ASSIGNED, ENDED
 from vgrads.exchange.values import Triple
 

@@ -9,12 +9,8 @@ from typing import Any
 import msgpack
 
 from vgrads.bags.node_history import NodeHistory
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import GoalChanged, as_json, from_json
-from vgrads.dispatch.core.exits import decode_exits
-from vgrads.dispatch.core.slots import decode_slot
-from vgrads.dispatch.core.state import Owner, State
+from vgrads.dispatch.core.state import AgentState, BagState, Owner, State, decode_exits, decode_slot
 from vgrads.dispatch.core.tasks import TaskColumns
 from vgrads.kernel.earlier_versions import UNREADABLE
 from vgrads.kernel.errors import InputError

@@ -10,11 +10,9 @@ from dataclasses import asdict, replace
 from typing import TypeVar
 
 from vgrads.bags.bag import BagGoal, BagSpec, Listed
-from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.agents import Agents
 from vgrads.dispatch.core.assignment import Assignment
 from vgrads.dispatch.core.bag_selection import BagSelection
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.events import (
     BagAdded,
@@ -30,7 +28,7 @@ from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.protocol import AgentReply, Rules
 from vgrads.dispatch.core.records import Record
 from vgrads.dispatch.core.replicas import Replication
-from vgrads.dispatch.core.state import Effect, State
+from vgrads.dispatch.core.state import AgentState, BagState, Effect, State
 from vgrads.dispatch.core.tasks import DROPPED, ENDED, FAILED, PENDING
 from vgrads.exchange.values import AttemptEnd
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.slots import SlotRequest
+from vgrads.dispatch.core.state import BagState, SlotRequest
 from vgrads.dispatch.fleet.site_view import FleetSite
 from vgrads.drivers.api import SlotState
 from vgrads.kernel.units import billed_usd

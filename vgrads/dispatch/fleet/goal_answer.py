@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.bag_state import BagState
 from vgrads.dispatch.core.events import GoalChanged
+from vgrads.dispatch.core.state import BagState
 from vgrads.dispatch.fleet.goal_fleet import GoalFleet
 from vgrads.dispatch.fleet.goal_state import count_most_workers, judge_goal, update_view
 from vgrads.dispatch.fleet.goal_view import GoalDecision, GoalView, decide_without_work, make_view

@@ -11,9 +11,7 @@ from typing import Any
 
 from vgrads.agent.lifetime import TAKEN_BACK
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.bag_state import BagState
-from vgrads.dispatch.core.slots import SlotRequest
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import BagState, SlotRequest, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED
 from vgrads.dispatch.fleet.budget import RELEASE_S, divide_costs, find_unpayable, list_paid_slots

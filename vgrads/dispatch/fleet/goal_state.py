@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.state import BagState
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, FAILED
 from vgrads.dispatch.fleet.goal_view import GoalView, count_goal_progress, estimate_mean_error
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vgrads.bags.bag import BagGoal
-from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.state import BagState
 from vgrads.dispatch.core.tasks import ASSIGNED, DONE, DROPPED, ENDED, FAILED, PENDING
 from vgrads.dispatch.fleet.budget import RELEASE_S
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from vgrads.dispatch.core.agent_state import AgentState
+from vgrads.dispatch.core.state import AgentState
 from vgrads.dispatch.core.step import Core
 from vgrads.exchange.messages import HEARTBEAT_S
 from vgrads.kernel.units import format_count

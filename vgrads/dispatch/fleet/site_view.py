@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from vgrads.dispatch.core.agent_state import AgentState
-from vgrads.dispatch.core.slots import name_source
+from vgrads.dispatch.core.state import AgentState, name_source
 from vgrads.dispatch.fleet.supply import SiteDemand, SupplySite
 from vgrads.kernel.backoff import Backoff
 from vgrads.pool.overlay import GridRoom

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from vgrads.dispatch.core.events import SlotChanged
-from vgrads.dispatch.core.slots import SlotRequest
-from vgrads.dispatch.core.state import State
+from vgrads.dispatch.core.state import SlotRequest, State
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteInventory
 from vgrads.drivers.api import SlotSpec
 from vgrads.execmgr.pilots import Pilot

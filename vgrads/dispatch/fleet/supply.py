@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from vgrads.dispatch.core.bag_state import BagState
+from vgrads.dispatch.core.state import BagState
 from vgrads.pool.overlay import Demand, GridRoom, OverlayPlan, overlay
 
 Fits = Callable[[int, Mapping[str, object]], bool]

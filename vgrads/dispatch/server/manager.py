@@ -15,12 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vgrads.bags.bag import BagSpec
-from vgrads.dispatch.core.agent_state import AgentState
 from vgrads.dispatch.core.events import SlotChanged
 from vgrads.dispatch.core.faults import BagFault
 from vgrads.dispatch.core.protocol import AgentReply, Files
-from vgrads.dispatch.core.slots import SlotRequest
-from vgrads.dispatch.core.state import Effect, State
+from vgrads.dispatch.core.state import AgentState, Effect, SlotRequest, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.server.config import DispatcherConfig
 from vgrads.dispatch.server.group import GroupWriter, StoredEnd
