@@ -317,6 +317,25 @@ def test_recall_takes_what_has_not_begun_and_cancel_what_has():
     drive(scenario)
 
 
+@pytest.mark.parametrize("cancelled", [True, False], ids=["cancelled", "replaced"])
+def test_a_task_that_is_given_again_begins_when_its_earlier_attempt_has_ended(cancelled, tmp_path):
+    """Whether it was cancelled in the same message or not, and although a processor is free."""
+    busy = tmp_path / "busy"
+    first = f"trap 'sleep .3; rmdir {busy}; exit 1' TERM; mkdir {busy}; sleep 60 & wait"
+
+    async def scenario(dispatcher, agent):
+        await dispatcher.send(give=[[1, 4, 1, first]])
+        await dispatcher.until(busy.exists)
+        await dispatcher.send(
+            give=[[1, 4, 2, f"test ! -e {busy}"]], cancel=[[1, 4, 1]] if cancelled else []
+        )
+        await dispatcher.until(lambda: (1, 4, 2) in dispatcher.ended)
+        assert dispatcher.ended[1, 4, 2][3] == 0
+        assert (1, 4, 1) in dispatcher.ended
+
+    drive(scenario)
+
+
 def test_limits_of_time_memory_and_processors_hold():
     eat = f"{sys.executable} -c 'x = bytearray(300 << 20); import time; time.sleep(60)'"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.dispatch.bag_hosts import LOST_S, WAIT_S
-from vgrads.dispatch.core.events import AgentJoined, AgentLeft
+from vgrads.dispatch.core.events import AgentJoined, AgentLeft, BagCancelled
 from vgrads.dispatch.core.fold import MOST_LOSSES, apply
 from vgrads.dispatch.core.protocol import AgentReply, Rules
 from vgrads.dispatch.core.records import TasksAssigned, TasksExpired, TasksReplicated
@@ -111,10 +111,10 @@ class Judge:
     def begun(self, agent, triple):
         bag, task, _ = triple
         mine, runs = (agent.id, agent.incarnation, triple), self.runs.setdefault((bag, task), set())
+        assert all(mine[:2] != other[:2] for other in runs), (mine, runs, "runs twice there")
         if mine in self.trusted:
             others = runs & self.trusted
             assert len(others) < self._most(bag), (mine, others, "runs more often than it may")
-            assert agent.id not in {id for id, _, _ in others}, (mine, others, "runs twice there")
         runs.add(mine)
         agent_state = self.world.agent(agent.id)
         expected_s = self.world.bags[bag].estimate_s
@@ -167,6 +167,8 @@ class Judge:
                 self.trusted.add(
                     (agent.id, agent.incarnation, (record.bag, task, attempts[task] + 1))
                 )
+        if isinstance(record, BagCancelled):  # its hosts end what they have of it
+            self.trusted = {m for m in self.trusted if m[2][0] != record.number}
         if isinstance(record, AgentLeft):
             self.excuse(state.agents[record.number].id)
         if isinstance(record, AgentJoined):

@@ -188,6 +188,8 @@ class Agent:
             procs = self.world.bags[triple[0]].procs
             if procs <= self.procs and procs > self.procs - self.busy:
                 return
+            if any(other[:2] == triple[:2] for other in self.running):
+                return  # its earlier attempt is being ended
             self.queue.pop(0)
             run_s, code, kills = self.world.users.outcome(*triple)
             self.running[triple] = self.world.now

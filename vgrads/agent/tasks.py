@@ -80,10 +80,19 @@ class TaskQueue:
                 why = f"needs {task.bag.procs} processors, the agent has {self.procs}"
                 failed.append(could_not_run(self.waiting.popleft(), why))
                 continue
+            earlier = self._find_earlier_attempt(task) if task.key[2] > 1 else None
+            if earlier is not None:  # a task does not run twice at once: that one counts no more
+                self.end(earlier, "cancel")
+                break
             if not (self._call if task.bag.interpreter else self._spawn)(task, now_s):
                 break
             self.waiting.popleft()
         return failed + [self._forget(*pair) for pair in self.starts.take_failed()]
+
+    def _find_earlier_attempt(self, task: AgentTask) -> Key | None:
+        """Return the key of an earlier attempt of a task, if processes of it may still run."""
+        present = (*self.running, *self.lingering)
+        return next((key for key in present if key[:2] == task.key[:2] and key != task.key), None)
 
     def _forget(self, task: AgentTask, error: Exception) -> AttemptOutcome:
         """Return the result of a task that could not be started; its processors are free."""
