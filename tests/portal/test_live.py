@@ -22,6 +22,7 @@ from vgrads.execmgr.engines.outside import OutsideEngine
 from vgrads.execmgr.tasks.order import TaskOrder
 from vgrads.kernel.clock import SimClock
 from vgrads.kernel.errors import InputError, SiteError
+from vgrads.portal.cli.plans.top import ActivityReader
 from vgrads.portal.client import Client, RunHandle
 from vgrads.portal.jobs.webhook import SIGNATURE, Webhook, sign
 from vgrads.portal.records.store import Store
@@ -67,7 +68,8 @@ def served(store, sites):
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     monkeypatch.setenv("VGRADS_HOME", str(tmp_path))
-    store = Store(f"sqlite:///{tmp_path / 'test.db'}")
+    monkeypatch.setenv("VGRADS_DB", f"sqlite:///{tmp_path / 'test.db'}")
+    store = Store()
     yield store
     store.close()
 
@@ -140,6 +142,26 @@ def test_a_run_is_cancelled_over_rest(store, local_sites):
             client.end(run, "w 1", "a", ok=True)
         client.cancel(set_id)
         assert client.wait(run) == "cancelled"
+
+
+def test_who_watches_does_not_read_a_run_again_that_has_no_news(store, local_sites):
+    with served(store, local_sites) as client:
+        run, reader = client.run(client.submit(DIAMOND), engine="outside"), ActivityReader()
+        until(lambda: any("tasks" in row for row in reader.read()["runs"]))
+        until(lambda: is_read_once(reader))
+        (quiet,) = reader.read()["runs"]
+        assert quiet["run"] == run.run_id and quiet["tasks"]["done"] == 0
+        client.permit(run, "w-1", "a")
+        client.end(run, "w-1", "a", ok=True)
+        until(lambda: reader.read()["runs"][0]["tasks"]["done"] == 1)
+        client.cancel(run.set_id)
+        assert client.wait(run) == "cancelled"
+        assert reader.read()["runs"] == []
+
+
+def is_read_once(reader):
+    """Whether the second of two readings has the details of the first."""
+    return reader.read()["runs"][0] is reader.read()["runs"][0]
 
 
 def test_tasks_of_others_are_not_run_by_the_service(store, local_sites):

@@ -134,13 +134,13 @@ def status(request: StatusRequest, output: CommandOutput) -> int:
 
 def top(request: TopRequest, output: CommandOutput) -> int:
     """``vgrads top``."""
-    from vgrads.portal.cli.plans.top import activity, activity_text, watch
+    from vgrads.portal.cli.plans.top import ActivityReader, activity_text, watch
 
-    out = make_console()
+    out, reader = make_console(), ActivityReader()
     if out.is_terminal and not out.is_dumb_terminal and not output.as_json:
-        watch(out, request.interval_s)
+        watch(out, request.interval_s, reader.read)
         return 0
-    payload = activity()
+    payload = reader.read()
     answer_with(output.as_json, payload, lambda: activity_text(payload))
     return 0
 

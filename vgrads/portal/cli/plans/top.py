@@ -16,12 +16,14 @@ from vgrads.kernel.units import format_duration
 from vgrads.portal.cli.bags.status_text import status_json
 from vgrads.portal.cli.plans.run_text import details_of
 from vgrads.portal.cli.terminal import printable
+from vgrads.portal.records.reader import RecordReader
 from vgrads.portal.records.reading.bags import ENDED, read_newest_bags
 from vgrads.portal.records.reading.opening import open_reader
 from vgrads.portal.records.reading.run_rows import run_rows
+from vgrads.portal.records.reading.runs import RunReader
 
 Json = dict[str, Any]
-_MOST_SHARE = 5.0  # pause between two readings, at least, in durations of a reading
+_PAUSES = 60.0  # pause between two readings, at least, in processor times of a reading
 _RUNS = (
     Column("run"),
     Column("set", shorten=True),
@@ -42,12 +44,28 @@ _BAGS = (
 )
 
 
-def activity() -> Json:
-    """Return the active runs, each with its progress and current promise, and the active bags."""
-    with open_reader() as reader:
-        runs = [details_of(reader, row) for row in run_rows(reader, active=True)]
-        bags = [status_json(row) for row in read_newest_bags(reader) if row.state not in ENDED]
-    return {"at": datetime.now().astimezone().isoformat(), "runs": runs, "bags": bags}
+class ActivityReader:
+    """Reads what is active, again and again; a run whose journal has not grown is not read anew,
+    since its plan alone may take seconds."""
+
+    def __init__(self) -> None:
+        self._details: dict[str, tuple[Json, int, Json]] = {}  # of each run: row, events, details
+
+    def read(self) -> Json:
+        """Return the active runs, each with its progress and current promise, and the active
+        bags."""
+        with open_reader() as reader:
+            runs = [self._read_run(reader, row) for row in run_rows(reader, active=True)]
+            bags = [status_json(row) for row in read_newest_bags(reader) if row.state not in ENDED]
+        self._details = {run["run"]: self._details[run["run"]] for run in runs}
+        return {"at": datetime.now().astimezone().isoformat(), "runs": runs, "bags": bags}
+
+    def _read_run(self, reader: RecordReader, row: Json) -> Json:
+        events = RunReader(reader, row["run"]).count_events()
+        before = self._details.get(row["run"])
+        if before is None or before[:2] != (row, events):
+            self._details[row["run"]] = (row, events, details_of(reader, row))
+        return self._details[row["run"]][2]
 
 
 def activity_text(payload: Json) -> list[TextTable | str]:
@@ -68,7 +86,7 @@ def activity_text(payload: Json) -> list[TextTable | str]:
 def watch(
     out: Console,
     interval_s: float,
-    read: Callable[[], Json] = activity,
+    read: Callable[[], Json],
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Show the activity until Ctrl-C, read again after ``interval_s`` seconds, or later where
@@ -76,10 +94,10 @@ def watch(
     with Live(console=out, auto_refresh=False, vertical_overflow="ellipsis") as live:
         try:
             while True:
-                began = time.monotonic()
+                began_s = time.process_time()
                 parts = [printable(part, out.width) for part in activity_text(read())]
                 live.update(Group(*parts), refresh=True)
-                pause(max(interval_s, _MOST_SHARE * (time.monotonic() - began)))
+                pause(max(interval_s, _PAUSES * (time.process_time() - began_s)))
         except KeyboardInterrupt:
             return
 

@@ -45,6 +45,11 @@ class RunReader:
             raise InputError(f"the journal has only {len(results)} events", where="--from")
         return results
 
+    def count_events(self) -> int:
+        """Return the number of stored events."""
+        query = "SELECT COUNT(*) FROM run_event WHERE run_id = :run_id"
+        return int(self._reader.rows(query, run_id=self.run_id)[0][0])
+
     def repeated_requests(self) -> Counter[str]:
         """Return how often each slot was requested again."""
         query = "SELECT body FROM run_event WHERE run_id = :run_id AND body LIKE :again"
