@@ -108,7 +108,7 @@ def test_parts_add_up():
 
 
 def test_values_that_print_alike_or_are_not_known_are_no_reason():
-    text = explaining._text
+    text = explaining._describe_feature
     assert text("free share", 0.271, 0.068) == "27% of the machine is free, usually 7%"
     assert text("free share", 0.271, 0.274) is None
     assert text("own jobs waiting", 0.0, 0.3) is None
@@ -119,6 +119,6 @@ def test_values_that_print_alike_or_are_not_known_are_no_reason():
 
 def test_each_direction_is_that_of_a_described_feature():
     described = {name for names in SIDES.values() for name in names}
-    described = {name for name in described if explaining._text(name, 1.0, 3.0)}
+    described = {name for name in described if explaining._describe_feature(name, 1.0, 3.0)}
     assert {*explaining._SHORTEN, *explaining._EITHER} <= described
     assert described <= set(FEATURES)
