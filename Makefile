@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # make shell: a prompt with sites, a planned set and a run half way.
 # make pictures: docs/pictures, every page of the portal in every state
-.PHONY: interfaces shell pictures demo environments test test-more test-long coverage check lint bench docs wheel audit clean data snakemake
+.PHONY: interfaces shell pictures demo environments test test-more test-long coverage check lint bench docs wheel licences audit clean data snakemake
 
 demo: .venv/installed
 	$(BIN)/vgrads demo
@@ -65,8 +65,12 @@ docs: .venv/documented
 	$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/site
 	@echo "docs/site/index.html"
 
+# LICENSES-dependencies.md, from what the installed packages state
+licences: .venv/developed .venv/documented
+	$(BIN)/python scripts/licences.py
+
+# asks the registry's advisories, which not every machine reaches
 audit: .venv/developed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip-audit -r constraints.txt --no-deps --disable-pip
 
 wheel: .venv/developed

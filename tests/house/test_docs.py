@@ -97,12 +97,15 @@ def test_the_real_sites_of_the_documentation_are_sites(write):
 
 
 def test_links_between_documents_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TOP_PAGES = [
+    ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT")
+]
+PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md"))]
 TOP = "|".join(p.name for p in sorted(ROOT.iterdir()) if p.is_dir() and p.name[0] not in "._")
 BUILT = ("docs/site", "docs/api", "dist/")
 
