@@ -73,10 +73,9 @@ licences: .venv/developed .venv/documented
 audit: .venv/developed
 	$(BIN)/pip-audit -r constraints.txt --no-deps --disable-pip
 
+# wheels and archive, judged by twine
 wheel: .venv/developed
-	rm -rf dist
-	$(BIN)/python -m build --wheel
-	$(BIN)/python -m build --wheel --outdir dist studies
+	$(BIN)/python scripts/release.py --build
 
 data: .venv/installed
 	$(BIN)/python scripts/make_data.py
