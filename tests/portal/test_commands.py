@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import DATA, ROOT
 from tests.logs import make_log
 from vgrads.api.queues.histories import AS_QUESTION
+from vgrads.portal.cli.plans.commands import describe_compilation
 from vgrads.qbets.state_forecast import make_forecast
 from vgrads.traces.history import read_history
 from vgrads.traces.swf import write_swf
@@ -241,6 +242,14 @@ def test_demo_ends_with_what_was_promised_and_what_happened(vgrads, tmp_path):
     charts = sorted(path.name for path in tmp_path.glob("gantt*"))
     assert charts == ["gantt-lead-storm.html", "gantt-lead.html"]  # one of each set
     assert all(str(tmp_path / name) in answer.out for name in charts)
+
+
+def test_demo_says_first_whether_it_compiles(vgrads, tmp_path, monkeypatch):
+    vgrads("demo", "--gantt", tmp_path / "gantt.html")
+    again = vgrads("demo", "--gantt", tmp_path / "gantt.html")
+    assert again.out.startswith("Nothing is compiled:")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))  # of a new machine
+    assert describe_compilation().startswith("Compiled first, once on this machine:")
 
 
 def test_real_commands_run_on_this_machine(vgrads, tmp_path):

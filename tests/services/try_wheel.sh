@@ -1,30 +1,42 @@
 #!/usr/bin/env bash
-# Install a wheel with pipx and run the main job with it, outside the checkout.
+# Try the wheel outside the checkout as a stranger does, in one line of uv and in one of pipx, each
+# with its time and the line that it begins with; then look at what uv installed.
 # The studies are installed last: nothing needs them.
 #     bash tests/services/try_wheel.sh dist/vgrads-VERSION-py3-none-any.whl dist/vgrads_studies-….whl
 set -euo pipefail
 wheel=$(realpath "$1")
 studies=$(realpath "$2")
-constraints=$(realpath "$(dirname "$0")/../../constraints.txt")
-size=$(realpath "$(dirname "$0")/../../scripts/install_size.py")
+root=$(realpath "$(dirname "$0")/../..")
+constraints="$root/constraints.txt"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+export PATH="$root/.venv/bin:$PATH" UV_CACHE_DIR="$folder/uv" UV_TOOL_DIR="$folder/tools" UV_TOOL_BIN_DIR="$folder/bin"
+export UV_PYTHON_DOWNLOADS=never PIPX_HOME="$folder/pipx" PIPX_BIN_DIR="$folder/pipx-bin"
+python=$(command -v python3)
 cd "$folder"
-export PIPX_HOME="$folder/pipx" PIPX_BIN_DIR="$folder/bin"
-python3 -m venv tools
-tools/bin/python -m pip install --quiet --disable-pip-version-check pipx
-tools/bin/pipx install --quiet --pip-args="--quiet -c $constraints" "$wheel"
-ln -s "$PIPX_HOME/venvs/vgrads" env
-python3 "$size" env/bin/python --packages 65 --megabytes 760 | tail -n 1
-export VGRADS_HOME="$folder/home"
-bin/vgrads --version
-bin/vgrads demo | tail -n 1
-env/bin/python -m vgrads status --json | grep -q '"state": "kept"'
+
+demonstrate() { # NAME COMMAND…: run the demonstration in a home of its own
+  local start=$SECONDS
+  VGRADS_HOME="$folder/home-$1" "${@:2}" vgrads demo >"$1.txt"
+  head -n 1 "$1.txt" | grep 'ompiled'
+  tail -n 1 "$1.txt"
+  printf '%s: %d s\n' "$1" $((SECONDS - start))
+}
+demonstrate uv uv tool run --quiet --python "$python" --constraints "$constraints" --from "$wheel"
 test -s gantt-lead.html
+demonstrate pipx pipx run --quiet --python "$python" --pip-args="--quiet -c $constraints" --spec "$wheel"
+
+export VGRADS_HOME="$folder/home-uv"
+# without bytecode, which pip would add: 190 MB more
+uv tool install --quiet --python "$python" --constraints "$constraints" "$wheel"
+ln -s "$UV_TOOL_DIR/vgrads" env
+"$python" "$root/scripts/install_size.py" env/bin/python --packages 65 --megabytes 580 | tail -n 1
+bin/vgrads --version
+env/bin/python -m vgrads status --json | grep -q '"state": "kept"'
 bin/vgrads gantt "$(bin/vgrads status --json | grep -o 'run-[0-9a-f]*' | head -n 1)" -o run.svg
 bin/vgrads sites list --json | grep -q history
 if bin/vgrads study bounds --help 2>refused; then exit 1; fi
 grep -q "vgrads\[studies\]" refused
-tools/bin/pipx runpip vgrads install --quiet --no-deps "$studies"
+uv pip install --quiet --python env/bin/python --no-deps "$studies"
 bin/vgrads study bounds --help | grep -q 'vgrads study bounds'
 echo "the wheels work"

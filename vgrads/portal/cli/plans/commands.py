@@ -40,6 +40,7 @@ def demo(
     from vgrads.portal.cli.plans import planning, running
 
     pace = parse_speed(speed, "--speed")
+    make_console().print(describe_compilation(), highlight=False, markup=False)
     for name in ("lead.yaml", "lead-storm.yaml"):
         make_console().rule(name)
         request = PlanRequest(
@@ -54,6 +55,21 @@ def demo(
             planned,
             running.RunChoices(speed=pace, seed=seed, gantt=chart, folder=None, as_json=False),
         )
+
+
+def describe_compilation() -> str:
+    """Return whether a demonstration compiles functions first, which is nearly all of its time: a
+    stranger otherwise waits without a reason."""
+    from vgrads.planner.promise.executions import simulate_all
+    from vgrads.planner.search.orders import list_schedule
+    from vgrads.qbets.state.queue_features import replay_events
+
+    if simulate_all.stored and list_schedule.stored and replay_events.stored:
+        return "Nothing is compiled: an earlier command on this machine has done it."
+    return (
+        "Compiled first, once on this machine: the replay of queues, the search for plans and the "
+        "simulation of promises. This takes about a minute of a processor."
+    )
 
 
 @app.command(
