@@ -1,7 +1,9 @@
 """Recipes of other installers say what pyproject.toml says."""
 
 import re
+import tomllib
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 
@@ -65,3 +67,34 @@ def test_the_image_has_the_pinned_packages():
     assert " -c /src/constraints.txt " in install and " --no-cache-dir " in install
     (extras,) = re.findall(r'"/src\[([a-z,0-9]+)\]"', install)
     assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+
+
+def test_the_site_of_the_documents_is_built_as_make_docs_does():
+    document = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text())
+    assert document["version"] == 2
+    assert (ROOT / document["sphinx"]["configuration"]).is_file()
+    assert document["sphinx"]["fail_on_warning"]  # sphinx-build -W
+    (install,) = document["build"]["jobs"]["install"]
+    assert "-c constraints.txt" in install and '".[docs]"' in install
+
+
+@pytest.mark.parametrize("folder", ["plugins/snakemake-executor-plugin-vgrads", "studies"])
+def test_the_other_distributions_have_the_metadata_of_the_first(folder):
+    project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+    ours = PROJECT["project"]
+    for field in ("version", "license", "requires-python", "authors"):
+        assert project[field] == ours[field], field
+    assert (ROOT / folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert len((ROOT / folder / project["readme"]).read_text().splitlines()) > 3
+
+
+def test_the_plugin_is_found_as_one_of_snakemakes():
+    """Its catalogue goes by the name and these keywords."""
+    file = ROOT / "plugins" / "snakemake-executor-plugin-vgrads" / "pyproject.toml"
+    project = tomllib.loads(file.read_text())["project"]
+    assert project["name"].startswith("snakemake-executor-plugin-")
+    assert {"snakemake", "plugin", "executor"} <= set(project["keywords"])
+    readme = file.with_name("README.md").read_text()
+    source = "".join(path.read_text() for path in file.parent.rglob("*.py"))
+    for option in re.findall(r"--vgrads-([a-z-]+)", readme):
+        assert option.replace("-", "_") in source, option
