@@ -103,7 +103,7 @@ def test_the_sweep_ends_in_time_and_costs_at_most_20_dollars(example, around):
     plan = json.loads(run(f"{size} --json", example, around))
     assert plan["chosen"]["probability"] >= 0.95
     told = " ".join(run(bag, example, around).split())
-    assert "200 of 200 tasks done" in told and "the goal was reached in time" in told
+    assert "400 of 400 tasks done" in told and "the goal was reached in time" in told
     (spent,) = re.findall(r"\$([\d.]+) spent", told)
     assert 0 < float(spent) <= 20
     assert "sweep" in run(status, example, around)

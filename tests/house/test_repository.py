@@ -84,3 +84,43 @@ def test_pages_for_strangers_invent_no_address():
     for page in pages:
         if page.is_file():
             assert not re.search(r"https?://|\S@\S", page.read_text()), page.name
+
+
+TOOLS = [
+    *("Snakemake", "Nextflow", "Parsl", "Dask", "HyperQueue"),
+    *("Cylc", "Airflow", "ecFlow", "SkyPilot", "Torc"),
+]
+
+
+def test_each_tool_is_compared_by_its_own_pages_and_to_both_sides():
+    text = (ROOT / "docs" / "compare.md").read_text()
+    sections = dict(re.findall(r"^## (\S+)\n\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == TOOLS
+    for name, section in sections.items():
+        assert f"| [{name}](#{name.lower()}) |" in text
+        assert re.search(r"\]\(https://", section), f"{name}: no source"
+        assert "**Better there**" in section and "**Better here**" in section
+
+
+def test_the_paper_cites_what_it_lists_and_shows_pictures_with_their_commands():
+    paper = (ROOT / "paper" / "paper.md").read_text()
+    head, body = paper.split("---\n", 2)[1:]
+    assert {"title", "tags", "authors", "date", "bibliography"} <= yaml.safe_load(head).keys()
+    keys = set(
+        re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.MULTILINE)
+    )
+    assert set(re.findall(r"@(\w+)", body)) == keys
+    assert 900 <= len(body.split()) <= 1_400
+    pictures = re.findall(r"^!\[(.*)\]\((\S+)\)$", body, re.MULTILINE)
+    assert len(pictures) == 2
+    for caption, file in pictures:
+        assert (ROOT / "paper" / file).is_file()
+        assert f"docs/{file.rpartition('/')[2]}`" in caption  # the command that makes it
+
+
+def test_the_citation_has_all_that_can_be_known_here():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    project = PROJECT["project"]
+    assert cited["version"] == project["version"] and cited["license"] == project["license"]
+    assert cited["keywords"] == project["keywords"]
+    assert {"cff-version", "message", "title", "type", "authors", "abstract"} <= cited.keys()
