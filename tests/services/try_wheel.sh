@@ -9,22 +9,27 @@ studies=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/../..")
 constraints="$root/constraints.txt"
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
 export PATH="$root/.venv/bin:$PATH" UV_CACHE_DIR="$folder/uv" UV_TOOL_DIR="$folder/tools" UV_TOOL_BIN_DIR="$folder/bin"
 export UV_PYTHON_DOWNLOADS=never PIPX_HOME="$folder/pipx" PIPX_BIN_DIR="$folder/pipx-bin"
 python=$(command -v python3)
 cd "$folder"
 
-demonstrate() { # NAME COMMAND…: run the demonstration in a home of its own
+demonstrate() { # NAME COMMAND…: run the demonstration in a folder and a home of its own
   local start=$SECONDS
-  VGRADS_HOME="$folder/home-$1" "${@:2}" vgrads demo >"$1.txt"
-  head -n 1 "$1.txt" | grep 'ompiled'
-  tail -n 1 "$1.txt"
-  printf '%s: %d s\n' "$1" $((SECONDS - start))
+  mkdir "by-$1" && cd "by-$1"
+  VGRADS_HOME="$folder/home-$1" "${@:2}" vgrads demo >printed
+  head -n 1 printed | grep 'ompiled'
+  tail -n 1 printed
+  test -s gantt-lead.html
+  printf '%s: %d s, beside the other\n' "$1" $((SECONDS - start))
 }
-demonstrate uv uv tool run --quiet --python "$python" --constraints "$constraints" --from "$wheel"
-test -s gantt-lead.html
-demonstrate pipx pipx run --quiet --python "$python" --pip-args="--quiet -c $constraints" --spec "$wheel"
+demonstrate uv uv tool run --quiet --python "$python" --constraints "$constraints" --from "$wheel" &
+first=$!
+demonstrate pipx pipx run --quiet --python "$python" --pip-args="--quiet -c $constraints" --spec "$wheel" &
+second=$!
+wait "$first"
+wait "$second"
 
 export VGRADS_HOME="$folder/home-uv"
 # without bytecode, which pip would add: 190 MB more
