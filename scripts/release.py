@@ -50,6 +50,8 @@ _CITED = {
     "orcid": "    orcid: {}",
 }
 """Lines of CITATION.cff; indented ones belong to the authors."""
+_OF_A_RELEASE = r"^(?:date-released|url|repository-code|doi|    email|    orcid): .*\n"
+"""Those that the release before has written."""
 _AUTHORS = "  - name: The vgrads developers\n"
 _HEAD = "# Changelog\n\nGathered from `changelog/` at each release.\n"
 _PLUGIN = "plugins/snakemake-executor-plugin-vgrads/pyproject.toml"
@@ -136,7 +138,9 @@ def write_fields(root: Path, fields: dict[str, str], day: str) -> None:
     urls = [f"{name.capitalize()} = {json.dumps(fields[name])}" for name in _URLS if name in fields]
     for project in PROJECTS:
         file = root / project / "pyproject.toml"
-        text = file.read_text()
+        text = re.sub(
+            r"^\[project\.urls\]\n(?:\w.*\n)*\n", "", file.read_text(), flags=re.MULTILINE
+        )
         if urls:
             block = "\n".join(["[project.urls]", *urls])
             text = re.sub(r"^(?=\[(?:project\.|tool\.))", f"{block}\n\n", text, count=1, flags=re.M)
@@ -148,7 +152,8 @@ def write_fields(root: Path, fields: dict[str, str], day: str) -> None:
     of_authors = "".join(f"{line}\n" for line in lines.values() if line.startswith(" "))
     others = [line for line in lines.values() if not line.startswith(" ")]
     file = root / "CITATION.cff"
-    text = file.read_text().replace(_AUTHORS, _AUTHORS + of_authors)
+    text = re.sub(_OF_A_RELEASE, "", file.read_text(), flags=re.MULTILINE)
+    text = text.replace(_AUTHORS, _AUTHORS + of_authors)
     text = re.sub(
         r"^(version: .*)$",
         "\n".join([r"\1", f"date-released: {day}", *others]),

@@ -120,6 +120,7 @@ def test_a_field_that_cannot_be_one_is_refused_with_its_name(checkout, field):
 
 
 def test_filled_fields_are_written_where_they_are_looked_for(checkout):
+    write_fields(checkout, dict.fromkeys(FILLED, "of the release before"), "2026-11-01")
     write_fields(checkout, FILLED, "2026-12-01")
     for name in PROJECTS:
         project = tomllib.loads((checkout / name / "pyproject.toml").read_text())["project"]
