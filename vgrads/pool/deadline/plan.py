@@ -13,9 +13,14 @@ import numpy as np
 from vgrads.pool.deadline.scenarios import draw_scenarios
 from vgrads.pool.deadline.simulate import PlanOutcome, simulate_plans
 from vgrads.pool.deadline.values import DeadlineCase, NodePlan, NodeSource, Work
-from vgrads.pool.spot.choose import estimate_hazards, make_market_table
+from vgrads.pool.spot.regimes import estimate_hazards, single_regime
 from vgrads.pool.spot.survival import NEVER
-from vgrads.pool.spot.table import DecisionTable, MarketPrices, MarketRules
+from vgrads.pool.spot.table import (
+    DecisionTable,
+    MarketPrices,
+    MarketRules,
+    make_decision_table,
+)
 
 _STEPS, _BEYOND = 96, 0.25
 _FACTORS = (0.25, 0.5, 0.8, 1.1, 1.4, 2.0, 3.0, 5.0)
@@ -286,16 +291,16 @@ def _make_tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
             spot_usd=math.inf if spot_usd is None else spot_usd,
             on_demand_usd=case.cloud.usd_per_hour,
         )
-        return make_market_table(
-            case.deadline_s,
-            case.deadline_s,
+        return make_decision_table(
             MarketRules(
                 step_s=case.step_s,
                 restart_s=case.cloud.boot_s + case.work.mean_s / 2.0,
                 prices=prices,
-                hazards=case.hazards,
+                regimes=single_regime(case.hazards),
                 late=late,
             ),
+            _STEPS,
+            _STEPS,
         )
 
     return table
