@@ -7,12 +7,13 @@ Late", Wu et al., NSDI 2024). See docs/deadlines.md.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.prior import PRIOR
-from vgrads.pool.spot.regimes import estimate_weights, make_regimes
-from vgrads.pool.spot.survival import STEP_S, LifeTable, find_interval
+from vgrads.pool.spot.regimes import estimate_weights, make_regimes, single_regime
+from vgrads.pool.spot.survival import NEVER, STEP_S, LifeTable, find_interval
 from vgrads.pool.spot.table import (
     INFEASIBLE_USD,
     NONE,
@@ -26,6 +27,7 @@ from vgrads.pool.spot.table import (
 MARKETS = ("none", "spot", "on-demand")
 _AT = {"none": NONE, "spot": SPOT, "on-demand": ON_DEMAND}
 _MOST_STEPS = 450
+_WITHOUT_SPOT = single_regime(NEVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +79,8 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
     look_s = step_s
     while (deadline_s - now_s) / step_s > _MOST_STEPS:
         step_s *= 2.0
-    rules = MarketRules(
-        step_s=step_s, restart_s=restart_cost_s, prices=prices, regimes=make_regimes(prior)
-    )
+    regimes = make_regimes(prior) if math.isfinite(prices.spot_usd) else _WITHOUT_SPOT
+    rules = MarketRules(step_s=step_s, restart_s=restart_cost_s, prices=prices, regimes=regimes)
     table = make_market_table(deadline_s - now_s, slack_s, rules)
     age_s = history.age_s(now_s)
     action, cost_usd = table.decide(
@@ -88,7 +89,7 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
         available,
         find_interval(age_s),
         _AT[current.market],
-        estimate_weights(rules.regimes, history, now_s),
+        estimate_weights(regimes, history, now_s),
         look_s,
     )
     chosen = MARKETS[action]

@@ -252,7 +252,7 @@ def make_decision_table(rules: MarketRules, steps: int, slack_steps: float) -> D
     """Return the expected costs for so many steps until the deadline and so many of slack. A cost
     does not depend on how far the table reaches."""
     ages = len(AGES_S) if math.isfinite(rules.prices.spot_usd) else 1  # without spot all alike
-    grid = _slack_grid(slack_steps)
+    grid = _slack_grid(slack_steps, whole=ages == 1)
     market, space = _Market(rules, ages), _Space(rules, grid)
     shape = (steps + 1, 2, ages, len(grid), rules.regimes.count)
     idle, demand = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
@@ -314,14 +314,15 @@ class _Market:
         return result
 
 
-def _slack_grid(steps: float) -> Values:
+def _slack_grid(steps: float, whole: bool) -> Values:
+    """Return the slacks of a table; ``whole``: each step, so that equal costs remain equal."""
     parts = (
         np.arange(0, _FINE * _UNITS) / _UNITS,
-        np.arange(_FINE, _MIDDLE),
+        np.arange(_FINE, max(_FINE, steps) + 2 if whole else _MIDDLE),
         np.arange(_MIDDLE, _COARSE, 4),
         np.arange(_COARSE, max(_COARSE, steps) + 16, 16),
     )
-    grid: Values = np.concatenate(parts).astype(np.float64)
+    grid: Values = np.concatenate(parts[: 2 if whole else None]).astype(np.float64)
     most = int(np.searchsorted(grid, steps + _ROUNDING)) + 1
     return grid[: max(2, min(len(grid), most))]
 
