@@ -23,6 +23,7 @@ from vgrads.pool.spot.table import (
 )
 
 _STEPS, _BEYOND = 96, 0.25
+_NEAR = 1.1
 _FACTORS = (0.25, 0.5, 0.8, 1.1, 1.4, 2.0, 3.0, 5.0)
 _ROUGH, _ROUGH_MARGIN, _SHORT = 64, 0.03, 6
 _ROUNDS, _CHANGE = 8, 0.15
@@ -127,8 +128,10 @@ def plan_nodes(
     alternatives = [[*queues, source] for source in sources if source.cloud] or [queues]
     searches = [_Search(work, there, goal, scenarios, seed) for there in alternatives]
     first = min(searches, key=lambda search: search.rank)
-    # where no plan is probable enough, one of another cloud may promise more
-    results = [search.result() for search in ([first] if first.enough else searches)]
+    # where no plan is probable enough, one of another cloud may promise more; where prices are
+    # close, a search among its neighbours may put another cloud first
+    near = [s for s in searches if s.enough and s.rank[2] <= first.rank[2] * _NEAR]
+    results = [search.result() for search in (near if first.enough else searches)]
     chosen, promise = min(results, key=lambda r: _order(r[0], goal.probability, r[1]))
     return DeadlinePlan(
         chosen=chosen,
