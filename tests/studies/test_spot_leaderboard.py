@@ -1,5 +1,4 @@
-"""The study in the simulator of the leaderboard: folders that are none, cells, and a stand-in for
-the simulator with the same interface."""
+"""The study in the simulator of the leaderboard: folders that are none, arguments, cells."""
 
 import pytest
 from vgrads_studies.spot.late import main

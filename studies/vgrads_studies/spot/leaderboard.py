@@ -162,7 +162,7 @@ def _our_strategy(resources: Path, prior: tuple[LifeTable, ...]) -> type[Any]:
     markets = {"none": cluster.NONE, "spot": cluster.SPOT, "on-demand": cluster.ON_DEMAND}
     names = {there: name for name, there in markets.items()}
 
-    class VgradsStrategy(base):  # type: ignore[misc]
+    class VgradsStrategy(base):  # type: ignore[misc, valid-type]
         NAME = OURS
 
         def reset(self, env: Any, task: Any) -> None:
@@ -210,12 +210,25 @@ def run_case(
     prior = tables_of_elsewhere(PRIOR, _RECORDED, zones)
     results = {}
     for name in names:
-        if name == OURS:
-            strategy = _our_strategy(resources, prior)
-        else:
-            strategy = _import(resources, "sky_spot.strategies").strategy.Strategy.get(name)
+        ours = name == OURS
+        strategy = _our_strategy(resources, prior) if ours else find_strategy(resources, name)
         results[name] = _run(resources, case, strategy)
     return results
+
+
+def find_strategy(resources: Path, name: str) -> type[Any]:
+    """Return a strategy of the leaderboard; for a process of its own. Raise InputError for an
+    unknown one."""
+    strategies = _import(resources, "sky_spot.strategies").strategy.Strategy
+    try:
+        found: type[Any] = strategies.get(name)
+    except (KeyError, ValueError, AssertionError) as error:
+        raise InputError(f"'{name}' is no strategy of the leaderboard", where="--rival") from error
+    return found
+
+
+def _check_strategy(resources: Path, name: str) -> None:
+    find_strategy(resources, name)  # whose class is of that process alone
 
 
 def _run(resources: Path, case: LeaderCase, strategy: type[Any]) -> CaseResult:
@@ -263,6 +276,8 @@ def study_leaderboard(
     )
     with process_pool(jobs) as pool:
         cases = pool.submit(list_cases, resources).result()[::sample]
+        for name in rivals:
+            pool.submit(_check_strategy, resources, name).result()
         if not cases:
             raise InputError("has no cases", where=str(folder))
         zones = frozenset(_ZONE.findall(" ".join(case.kind for case in cases)))
