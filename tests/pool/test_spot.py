@@ -255,6 +255,23 @@ def test_the_expected_cost_is_that_of_many_simulations():
     assert np.mean(costs) == pytest.approx(expected, abs=4 * error + 0.05)
 
 
+@settings(deadline=None)
+@given(
+    work_s=st.floats(0.1, 5000.0),
+    restart_s=st.floats(0.0, 100.0),
+    slack_s=st.floats(0.0, 5000.0),
+    usd=st.sampled_from([0.3, 360.0]),
+    step_s=st.sampled_from([1.0, 36.0, 600.0]),
+)
+def test_without_spot_nodes_nothing_is_won_by_waiting(work_s, restart_s, slack_s, usd, step_s):
+    prices = MarketPrices(spot_usd=math.inf, on_demand_usd=usd)
+    deadline_s = work_s + restart_s + slack_s
+    history = SpotHistory(0.0, False)
+    decision = choose(0.0, work_s, deadline_s, restart_s, Current(), prices, history, PRIOR, step_s)
+    assert decision.market == "on-demand"
+    assert decision.cost_usd == pytest.approx((work_s + restart_s) / HOUR * usd)
+
+
 @settings(max_examples=examples(80), deadline=None)
 @given(
     luck=st.lists(st.booleans(), min_size=1, max_size=40),

@@ -130,7 +130,7 @@ def plan_nodes(
     first = min(searches, key=lambda search: search.rank)
     # where no plan is probable enough, one of another cloud may promise more; where prices are
     # close, a search among its neighbours may put another cloud first
-    near = [s for s in searches if s.enough and s.rank[2] <= first.rank[2] * _NEAR]
+    near = [s for s in searches if s is first or (s.enough and s.rank[2] <= first.rank[2] * _NEAR)]
     results = [search.result() for search in (near if first.enough else searches)]
     chosen, promise = min(results, key=lambda r: _order(r[0], goal.probability, r[1]))
     return DeadlinePlan(

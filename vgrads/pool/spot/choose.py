@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vgrads.kernel.units import billed_usd
 from vgrads.pool.spot.history import SpotHistory
 from vgrads.pool.spot.prior import PRIOR
-from vgrads.pool.spot.regimes import estimate_weights, make_regimes, single_regime
-from vgrads.pool.spot.survival import NEVER, STEP_S, LifeTable, find_interval
+from vgrads.pool.spot.regimes import estimate_weights, make_regimes
+from vgrads.pool.spot.survival import STEP_S, LifeTable, find_interval
 from vgrads.pool.spot.table import (
     INFEASIBLE_USD,
     NONE,
@@ -27,7 +28,6 @@ from vgrads.pool.spot.table import (
 MARKETS = ("none", "spot", "on-demand")
 _AT = {"none": NONE, "spot": SPOT, "on-demand": ON_DEMAND}
 _MOST_STEPS = 450
-_WITHOUT_SPOT = single_regime(NEVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +76,20 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
         return MarketDecision(
             market="none", slack_s=slack_s, cost_usd=0.0, reason="no work is left"
         )
+    if not math.isfinite(prices.spot_usd):  # to wait changes no price, and costs slack
+        on_demand = current.market == "on-demand"
+        need_s = 0.0 if on_demand else restart_cost_s
+        cost_usd = billed_usd(1, work_left_s + over_s + need_s, 0.0, prices.on_demand_usd)
+        return MarketDecision(
+            market="on-demand",
+            slack_s=slack_s,
+            cost_usd=cost_usd if slack_s >= need_s - 1e-6 else None,
+            reason=f"on-demand: slack of {slack_s / 60:.0f} min, there are no spot nodes",
+        )
     look_s = step_s
     while (deadline_s - now_s) / step_s > _MOST_STEPS:
         step_s *= 2.0
-    regimes = make_regimes(prior) if math.isfinite(prices.spot_usd) else _WITHOUT_SPOT
+    regimes = make_regimes(prior)
     rules = MarketRules(step_s=step_s, restart_s=restart_cost_s, prices=prices, regimes=regimes)
     table = make_market_table(deadline_s - now_s, slack_s, rules)
     age_s = history.age_s(now_s)

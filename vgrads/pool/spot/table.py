@@ -32,7 +32,7 @@ _INFINITE, INFEASIBLE_USD = 1e18, 1e9
 _UNITS, _FINE, _MIDDLE, _COARSE = 5, 2, 24, 96
 """Units of slack in a step; the grid of slack has each of them up to some steps, then whole steps,
 then each fourth, then each 16th."""
-_EQUAL, _ROUNDING = 1e-5, 1e-9
+_EQUAL, _ROUNDING, _ROUNDING_S = 1e-5, 1e-9, 1e-6
 _STEPS_MORE = 24
 _MOST_BYTES = 256 * 2**20
 
@@ -119,7 +119,7 @@ class DecisionTable:
         rules = self.rules
         if market == SPOT and not available:
             market = NONE
-        if slack_s < (0.0 if market == ON_DEMAND else rules.restart_s):
+        if slack_s < (0.0 if market == ON_DEMAND else rules.restart_s) - _ROUNDING_S:
             return (SPOT if market == SPOT and slack_s >= 0.0 else ON_DEMAND), _INFINITE
         row, kind, age = self._row(left_s), int(available), min(age, self.idle.shape[2] - 1)
         restarted_s = slack_s - rules.restart_s
@@ -127,7 +127,7 @@ class DecisionTable:
         costs[ON_DEMAND] = self._expected(
             self.demand[row, kind, age], slack_s if market == ON_DEMAND else restarted_s, weights
         )
-        need_s = (look_s or rules.step_s) + rules.restart_s - 1e-6
+        need_s = (look_s or rules.step_s) + rules.restart_s - _ROUNDING_S
         if slack_s >= need_s:
             costs[NONE] = self._expected(self.idle[row, kind, age], slack_s, weights)
             after_s = slack_s if market == SPOT else restarted_s
@@ -189,7 +189,7 @@ class DecisionTable:
         rows = (steps * 2 + available) * ages + np.minimum(age, ages - 1)
         at = (rows * markets + market) * slacks + self._positions[units]
         stays = np.where((market == SPOT) & (slack_s >= 0.0), SPOT, ON_DEMAND)
-        late = slack_s < np.where(market == ON_DEMAND, 0.0, rules.restart_s)
+        late = slack_s < np.where(market == ON_DEMAND, 0.0, rules.restart_s) - _ROUNDING_S
         return np.where(late, stays, self._actions.ravel()[at])
 
 
