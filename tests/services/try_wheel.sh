@@ -12,6 +12,10 @@ folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
 export PATH="$root/.venv/bin:$PATH" UV_CACHE_DIR="$folder/uv" UV_TOOL_DIR="$folder/tools" UV_TOOL_BIN_DIR="$folder/bin"
 export UV_PYTHON_DOWNLOADS=never PIPX_HOME="$folder/pipx" PIPX_BIN_DIR="$folder/pipx-bin"
+# uv does not read the settings of pip
+cert=$(python3 -m pip config get global.cert 2>/dev/null || true)
+if [ -f "$cert" ]; then export SSL_CERT_FILE="${SSL_CERT_FILE:-$cert}"; fi
+if [ -d "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="${UV_FIND_LINKS:-$PIP_FIND_LINKS}"; fi
 python=$(command -v python3)
 cd "$folder"
 
