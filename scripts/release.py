@@ -165,7 +165,7 @@ def write_fields(root: Path, fields: dict[str, str], day: str) -> None:
 
 def build_distributions(root: Path, out: Path) -> list[Path]:
     """Build the wheels and the archive; the same commit gives the same bytes."""
-    at = _run(["git", "log", "-1", "--format=%ct"], root).strip()
+    at = _read_commit_time(root)
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     for project in PROJECTS:
@@ -198,7 +198,7 @@ def write_parts(root: Path, python: Path, file: Path) -> None:
     """Write the list of what an installation consists of (CycloneDX), without this machine."""
     command = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible"]
     pyproject = ["--pyproject", str(root / "pyproject.toml")]
-    at = _run(["git", "log", "-1", "--format=%ct"], root).strip()
+    at = _read_commit_time(root)
     text = _run([*command, *pyproject, str(python)], root, SOURCE_DATE_EPOCH=at)
     document = json.loads(text)
     ours = document["metadata"]["component"]["bom-ref"]
@@ -239,8 +239,16 @@ def try_wheel(python: Path, folder: Path, version: str, quick: bool) -> None:
 
 def check_distributions(out: Path) -> None:
     """Let twine judge the metadata."""
-    files = [str(file) for file in sorted(out.iterdir()) if file.name.endswith((".whl", ".tar.gz"))]
-    _run([sys.executable, "-m", "twine", "check", "--strict", *files], out)
+    _run([sys.executable, "-m", "twine", "check", "--strict", *_list_distributions(out)], out)
+
+
+def _list_distributions(out: Path) -> list[str]:
+    return [str(file) for file in sorted(out.iterdir()) if file.name.endswith((".whl", ".tar.gz"))]
+
+
+def _read_commit_time(root: Path) -> str:
+    """Return the Unix time of the commit that is checked out, for SOURCE_DATE_EPOCH."""
+    return _run(["git", "log", "-1", "--format=%ct"], root).strip()
 
 
 def release(root: Path, version: str, out: Path, *, quick: bool) -> None:
@@ -290,8 +298,7 @@ def refuse_unknown(root: Path) -> None:
 
 def publish(out: Path) -> None:
     """Upload the distributions to the registry that twine is set up for."""
-    files = [str(file) for file in sorted(out.iterdir()) if file.name.endswith((".whl", ".tar.gz"))]
-    _run([sys.executable, "-m", "twine", "upload", *files], out)
+    _run([sys.executable, "-m", "twine", "upload", *_list_distributions(out)], out)
     _say("uploaded. Left to do: push the commit and the tag; attach dist/ to the release there")
 
 
