@@ -5,7 +5,7 @@ be missed narrowly hundreds of times in between. The adaptive correction observe
 queue: if more of the last hundred judged jobs were missed than in all but one in a thousand
 hundreds with calibrated bounds (a binomial tail), the share of misses that a bound may have is
 reduced in proportion until the queue is back to the promised share. It only makes bounds longer.
-(Not in the papers; its gain and cost are in ``docs/backtest.md``.)
+(Not in the papers; its gain and cost are in ``studies/results/backtest.md``.)
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Remake ``docs/backtest.md``: ``python scripts/backtest_doc.py LOG.swf.gz… > docs/backtest.md``.
+"""Remake ``studies/results/backtest.md``:
+``python scripts/backtest_doc.py LOG.swf.gz… > studies/results/backtest.md``.
 
 Its text is ``scripts/backtest_doc.md``, where marks stand for the tables that are made here; the
 tables of the studies in ``vgrads_studies.waits`` are part of the text.

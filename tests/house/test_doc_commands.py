@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 from vgrads.api.config import embedded_data
 from vgrads.traces.history import read_history
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = sorted((ROOT / "studies" / "results").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RESULTS]
 ELSEWHERE = {
     "vgrads serve": "tests/portal/test_portal.py begins and kills services",
     "vgrads alarms add": "tests/portal/test_alarm_targets.py, with servers",

@@ -105,12 +105,13 @@ def test_links_between_documents_lead_somewhere():
 TOP_PAGES = [
     ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT")
 ]
-PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md"))]
+RESULTS = sorted((ROOT / "studies" / "results").glob("*.md"))
+PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md")), *RESULTS]
 TOP = "|".join(p.name for p in sorted(ROOT.iterdir()) if p.is_dir() and p.name[0] not in "._")
 BUILT = ("docs/site", "docs/api", "dist/")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_path_that_a_document_names_exists(page):
     """Files and folders of this repository; decisions are dated, and exempt."""
     result = re.findall(rf"(?<![\w/.-])(?:{TOP})/[\w./-]*", page.read_text())
@@ -121,7 +122,7 @@ def test_every_path_that_a_document_names_exists(page):
         assert not (ROOT / name).exists(), f"{page.name}: {name} is built by now"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_module_that_a_document_names_exists(page):
     """As ``vgrads.planner.make.make_plan``: a module, or something in one."""
     for name in re.findall(r"`(vgrads(?:\.\w+)+)`", page.read_text()):
@@ -156,4 +157,4 @@ def test_the_backtest_document_is_its_template_with_tables():
     text = re.split(r"<!-- [A-Z]+ -->\n", template)
     assert len(text) > 5
     pattern = r"(?:\|.*\n)+".join(re.escape(part) for part in text)
-    assert re.fullmatch(pattern, (ROOT / "docs" / "backtest.md").read_text())
+    assert re.fullmatch(pattern, (ROOT / "studies" / "results" / "backtest.md").read_text())
