@@ -4,8 +4,8 @@ around a core.
 A grid is a number of positions in its queue. A position waits (log-normal, seconds to hours), then
 an agent joins, on one of twice as many machines, works, and is preempted: it vanishes without a
 message. The number of positions that a grid grants is drawn again every four hours on average, over
-an order of magnitude. Assumptions beyond the paper are listed in studies/results/gridbot.md; with them, a
-tenth of jobs of 20 to 60 minutes fails (section 2.2 of the paper).
+an order of magnitude. Assumptions beyond the paper are listed in studies/results/gridbot.md; with
+them, a tenth of jobs of 20 to 60 minutes fails (section 2.2 of the paper).
 """
 
 from __future__ import annotations

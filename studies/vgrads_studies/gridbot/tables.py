@@ -3,7 +3,8 @@ own core.
 
 Grids are simulated (nodes that wait in queues, work, and vanish without a message), decisions are
 not: dispatch policies are ClassAds, read, cached and evaluated as in service. Assumptions about the
-grids are listed in studies/results/gridbot.md. Sizes are the paper's times --scale, jobs and nodes alike.
+grids are listed in studies/results/gridbot.md. Sizes are the paper's times --scale, jobs and nodes
+alike.
 Means are printed with 95 % intervals over seeds, ratios are taken seed by seed. Seeds 100 to 105
 and 200 to 203 were used while learned replicas were improved; the default begins at 1000.
 """
