@@ -7,9 +7,9 @@ are merged as long as that lowers BIC = k·ln n − 2·ln L, and any bin with le
 history is merged at any cost: it borrows from its neighbour.
 
 The size was chosen by backtest (``studies/results/backtest.md``): the **backlog**, processors ×
-time × (1 + jobs of the same user already waiting). It differs from QBETS in the last factor: the k-th job that
-a user puts into the queue waits like one job of k times the work, and an array of hundreds is then
-covered, while every other choice fails.
+time × (1 + jobs of the same user already waiting). It differs from QBETS in the last factor: the
+k-th job that a user puts into the queue waits like one job of k times the work, and an array of
+hundreds is then covered, while every other choice fails.
 """
 
 from __future__ import annotations
