@@ -15,7 +15,14 @@ def main(folder: Path, target: Path) -> None:
     """Write one table for each trace of a folder."""
     tables = [trace.table for trace in read_traces(folder)]
     rows = [
-        json.dumps({"ended": t.ended.tolist(), "at_risk": t.at_risk.round(1).tolist()})
+        json.dumps(
+            {
+                "date": t.origin[0],
+                "zone": t.origin[1],
+                "ended": t.ended.tolist(),
+                "at_risk": t.at_risk.round(1).tolist(),
+            }
+        )
         for t in tables
     ]
     write_text(target, "[\n" + ",\n".join(rows) + "\n]\n")

@@ -23,6 +23,7 @@ from vgrads.kernel.report_page import html_table, paragraph, write_page
 from vgrads.pool.spot.prior import PRIOR
 from vgrads.pool.spot.survival import STEP_S, LifeTable
 from vgrads_studies.report import markdown_table, study_parser
+from vgrads_studies.spot.leaderboard import print_leaderboard
 from vgrads_studies.spot.rules import (
     PRICES,
     LateJob,
@@ -185,11 +186,34 @@ _HEAD = (
 def main(arguments: Sequence[str]) -> None:
     """Simulate and print."""
     parser = study_parser("spot", __doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="traces: *.json, *.json.gz")
+    parser.add_argument(
+        "folder", type=Path, nargs="?", metavar="FOLDER", help="traces: *.json, *.json.gz"
+    )
     parser.add_argument("--starts", type=int, default=30, help="starts in each trace (30)")
+    parser.add_argument(
+        "--leaderboard",
+        type=Path,
+        metavar="FOLDER",
+        help="run the cases of this checkout of the ADRS leaderboard in its own simulator instead",
+    )
+    parser.add_argument(
+        "--rival", action="append", default=[], help="another strategy of the leaderboard"
+    )
+    parser.add_argument("--each", type=int, default=1, help="run only each N-th of its cases (1)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that run its cases (1)")
     chosen = parser.parse_args(arguments)
-    if chosen.starts < 1:
-        raise InputError("must be at least 1", where="--starts")
+    for option, count in (
+        ("--starts", chosen.starts),
+        ("--each", chosen.each),
+        ("--jobs", chosen.jobs),
+    ):
+        if count < 1:
+            raise InputError("must be at least 1", where=option)
+    if (chosen.folder is None) == (chosen.leaderboard is None):
+        raise InputError("either FOLDER or --leaderboard FOLDER is needed")
+    if chosen.leaderboard is not None:
+        print_leaderboard(chosen.leaderboard, chosen.rival, chosen.jobs, chosen.each, chosen.json)
+        return
     cells = late_cells(read_traces(chosen.folder), chosen.starts, os.cpu_count() or 1)
     result = summary(cells)
     verdict = (

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from vgrads.kernel.errors import InputError
 from vgrads.pool.spot.history import SpotHistory
+from vgrads.pool.spot.prior import tables_of_elsewhere
 from vgrads.pool.spot.survival import STEP_S, LifeTable, make_life_table
 
 _ZONE = re.compile(r"(?:us|eu|ap|sa|ca|me|af|asia|europe)-[a-z0-9-]*[0-9]-?[a-z]")
@@ -48,7 +49,7 @@ class SpotTrace:
         history = SpotHistory(
             0.0, bool(self.available[0]), tuple(float(at) * STEP_S for at in changes)
         )
-        return make_life_table(history, len(self.available) * STEP_S)
+        return make_life_table(history, len(self.available) * STEP_S, self.origin)
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:
@@ -91,8 +92,6 @@ def prior_for(trace: SpotTrace, others: list[SpotTrace]) -> tuple[LifeTable, ...
     """Return the life tables of traces of other dates and other zones; of all others where no
     trace names both."""
     date, zone = trace.origin
-    return tuple(
-        other.table
-        for other in others
-        if other is not trace and other.origin[0] != date and other.origin[1] != zone
+    return tables_of_elsewhere(
+        (other.table for other in others if other is not trace), date, {zone}
     )

@@ -13,11 +13,17 @@ import numpy as np
 from vgrads.pool.deadline.scenarios import draw_scenarios
 from vgrads.pool.deadline.simulate import PlanOutcome, simulate_plans
 from vgrads.pool.deadline.values import DeadlineCase, NodePlan, NodeSource, Work
-from vgrads.pool.spot.choose import estimate_hazards, make_market_table
+from vgrads.pool.spot.regimes import estimate_hazards, single_regime
 from vgrads.pool.spot.survival import NEVER
-from vgrads.pool.spot.table import DecisionTable, MarketPrices, MarketRules
+from vgrads.pool.spot.table import (
+    DecisionTable,
+    MarketPrices,
+    MarketRules,
+    make_decision_table,
+)
 
 _STEPS, _BEYOND = 96, 0.25
+_NEAR = 1.1
 _FACTORS = (0.25, 0.5, 0.8, 1.1, 1.4, 2.0, 3.0, 5.0)
 _ROUGH, _ROUGH_MARGIN, _SHORT = 64, 0.03, 6
 _ROUNDS, _CHANGE = 8, 0.15
@@ -122,8 +128,10 @@ def plan_nodes(
     alternatives = [[*queues, source] for source in sources if source.cloud] or [queues]
     searches = [_Search(work, there, goal, scenarios, seed) for there in alternatives]
     first = min(searches, key=lambda search: search.rank)
-    # where no plan is probable enough, one of another cloud may promise more
-    results = [search.result() for search in ([first] if first.enough else searches)]
+    # where no plan is probable enough, one of another cloud may promise more; where prices are
+    # close, a search among its neighbours may put another cloud first
+    near = [s for s in searches if s is first or (s.enough and s.rank[2] <= first.rank[2] * _NEAR)]
+    results = [search.result() for search in (near if first.enough else searches)]
     chosen, promise = min(results, key=lambda r: _order(r[0], goal.probability, r[1]))
     return DeadlinePlan(
         chosen=chosen,
@@ -286,16 +294,16 @@ def _make_tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
             spot_usd=math.inf if spot_usd is None else spot_usd,
             on_demand_usd=case.cloud.usd_per_hour,
         )
-        return make_market_table(
-            case.deadline_s,
-            case.deadline_s,
+        return make_decision_table(
             MarketRules(
                 step_s=case.step_s,
                 restart_s=case.cloud.boot_s + case.work.mean_s / 2.0,
                 prices=prices,
-                hazards=case.hazards,
+                regimes=single_regime(case.hazards),
                 late=late,
             ),
+            _STEPS,
+            _STEPS,
         )
 
     return table

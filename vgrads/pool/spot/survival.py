@@ -7,6 +7,7 @@ actuarial form of the estimator of Kaplan and Meier, doi:10.1080/01621459.1958.1
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,8 @@ from vgrads.pool.spot.history import SpotHistory
 STEP_S = 600.0
 AGES_S = np.array([0, 1, 2, 3, 5, 8, 12, 18, 30, 48]) * STEP_S
 """Begin of each interval of ages; the last one has no end."""
-_LEAST, _MOST = 1e-4, 0.999
+_AGES_S = tuple(float(age_s) for age_s in AGES_S)
+LEAST, MOST = 1e-4, 0.999
 
 Table = NDArray[np.float64]
 """Shape (2, intervals): spells without nodes, with nodes."""
@@ -26,10 +28,12 @@ Table = NDArray[np.float64]
 @dataclass(frozen=True, eq=False)
 class LifeTable:
     """``ended``: spells that ended in each interval of ages; ``at_risk``: steps of
-    :data:`STEP_S` during which a spell was that old."""
+    :data:`STEP_S` during which a spell was that old. ``origin``: date and zone where it was
+    recorded."""
 
     ended: Table
     at_risk: Table
+    origin: tuple[str, str] = ("", "")
 
     def __add__(self, other: LifeTable) -> LifeTable:
         return LifeTable(self.ended + other.ended, self.at_risk + other.at_risk)
@@ -39,7 +43,7 @@ class LifeTable:
         """Return the probability that a spell ends within a step; half an event in a step is added
         where little was observed."""
         rates: Table = (self.ended + 0.5) / (self.at_risk + 1.0)
-        return np.clip(rates, _LEAST, _MOST)
+        return np.clip(rates, LEAST, MOST)
 
     def weighted(self, steps: float) -> LifeTable:
         """Return the table as if it had been observed for so many steps in all."""
@@ -62,16 +66,18 @@ class Hazards:
         return float(means[1] / means.sum())
 
 
-NEVER = Hazards(np.array([np.full(len(AGES_S), _LEAST), np.full(len(AGES_S), _MOST)]))
+NEVER = Hazards(np.array([np.full(len(AGES_S), LEAST), np.full(len(AGES_S), MOST)]))
 """There are no spot nodes."""
 
 
 def find_interval(age_s: float) -> int:
     """Return the interval of an age."""
-    return int(np.searchsorted(AGES_S, age_s + 1e-6, side="right")) - 1
+    return bisect_right(_AGES_S, age_s + 1e-6) - 1
 
 
-def make_life_table(history: SpotHistory, now_s: float) -> LifeTable:
+def make_life_table(
+    history: SpotHistory, now_s: float, origin: tuple[str, str] = ("", "")
+) -> LifeTable:
     """Return the life table of what was observed until now."""
     ended, at_risk = np.zeros((2, len(AGES_S))), np.zeros((2, len(AGES_S)))
     for spell in history.spells(now_s):
@@ -80,25 +86,4 @@ def make_life_table(history: SpotHistory, now_s: float) -> LifeTable:
             ended[kind, find_interval(spell.length_s - STEP_S / 2)] += 1
         inside = np.diff(np.minimum(np.append(AGES_S, np.inf), spell.length_s))
         at_risk[kind] += inside / STEP_S
-    return LifeTable(ended, at_risk)
-
-
-def compute_posterior(
-    observed: LifeTable, prior: tuple[LifeTable, ...], strength: float = 10.0
-) -> Table:
-    """Return hazards given what was observed here, and life tables of other places and dates.
-
-    Each of these is as probable as it explains what was observed; the mean of their hazards counts
-    as much as ``strength`` steps at each age.
-    """
-    pooled = sum((table.weighted(500.0) for table in prior[1:]), prior[0].weighted(500.0)).hazards
-    members = np.array(
-        [(t.ended + strength * pooled) / (t.at_risk + strength) for t in prior], np.float64
-    )
-    members = np.clip(members, _LEAST, _MOST)
-    survived = np.maximum(observed.at_risk - observed.ended, 0.0)
-    likelihood = (observed.ended * np.log(members) + survived * np.log1p(-members)).sum(axis=(1, 2))
-    weights = np.exp(likelihood - likelihood.max())
-    expected = np.tensordot(weights / weights.sum(), members, axes=1)
-    hazards: Table = (observed.ended + strength * expected) / (observed.at_risk + strength)
-    return np.clip(hazards, _LEAST, _MOST)
+    return LifeTable(ended, at_risk, origin)
