@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import math
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -19,7 +20,7 @@ from vgrads.qbets.conformal import BURSTS, Calibration, Issued, derive_class_mar
 from vgrads.qbets.events import QueueEvents
 from vgrads.qbets.knots import score_among, wait_at, wait_of
 from vgrads.qbets.level_curve import LevelCurve
-from vgrads.qbets.predictor import Settings
+from vgrads.qbets.predictor import RECORDED, Settings
 from vgrads.qbets.state.queue_features import FEATURES
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT
 from vgrads.traces.records import JobLog
@@ -142,6 +143,7 @@ class CorrectionPass:
         self.calibration, self.judged = Calibration(settings.quantile), 0
         self.first, self._rows, self._place, self._settings = first, rows, place, settings
         self.earlier: CorrectionPass | None = None
+        self.missed: deque[tuple[int, bool]] = deque(maxlen=RECORDED)
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
@@ -262,6 +264,7 @@ class CorrectionPass:
     def _judge(self, waiting: _Waiting, missed: bool) -> None:
         waiting.judged = True
         self.judged += 1
+        self.missed.append((waiting.row, missed))
         group = int(self._rows.groups[waiting.row - self._rows.first])
         self.calibration.judge(group, waiting.issued, missed)
 

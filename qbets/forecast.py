@@ -18,7 +18,7 @@ from vgrads.qbets.bounds import (
 )
 from vgrads.qbets.clusters import SIZES, find_bin
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.predictor import QueuePredictor, Settings
+from vgrads.qbets.predictor import IssuedRecord, QueuePredictor, Settings
 from vgrads.qbets.replay import learn
 from vgrads.qbets.stream import compute_corrected_bounds
 from vgrads.traces.records import JobLog
@@ -63,6 +63,7 @@ class QueueForecast:
     settings: Settings
     downtime: Downtime | None = None
     correction_factor: float = 1.0
+    record: IssuedRecord = IssuedRecord()
     own: int = 0
     of_users: Mapping[int, int] = field(default_factory=dict)
 
@@ -165,6 +166,7 @@ def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
         settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s),
         correction_factor=predictor.correction_factor,
+        record=IssuedRecord(len(predictor.missed), len(predictor.missed) - sum(predictor.missed)),
         of_users=dict(predictor.ahead),
     )
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +34,8 @@ METHODS = {"bmbp": "none", "qbets": "backlog", "state": "backlog"}
 """Method → the size by which jobs are clustered."""
 LEARNED = 0.95
 """Quantile and confidence at which the state of a queue is learned."""
+RECORDED = 1000
+"""Newest bounds whose outcome is kept."""
 _FIRST_BINNING = 1000  # waits before the first binning; minimum between two
 _GROWTH = 0.25  # growth of the history after which it is binned again
 _PER_BIN = 2  # least history of a bin, in units of the minimum history
@@ -113,6 +116,13 @@ class Settings:
             )
 
 
+class IssuedRecord(NamedTuple):
+    """Of the newest bounds at the quantile of the settings: how many are judged, how many held."""
+
+    judged: int = 0
+    held: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class JobArrival:
     """Properties of a job at submission; −1 if unknown."""
@@ -155,6 +165,7 @@ class QueuePredictor:
         self.ahead: Counter[int] = Counter()
         self.arrays = JobArrays()
         self.correction = AdaptiveCorrection(settings.quantile)
+        self.missed: deque[bool] = deque(maxlen=RECORDED)
         self.sequence = 0
         self.next_binning = _FIRST_BINNING
         self._size_by = settings.cluster_size
@@ -274,6 +285,7 @@ class QueuePredictor:
 
     def _judge(self, waiting: Waiting, missed: bool, at_s: float) -> None:
         self.correction.judge(missed)
+        self.missed.append(missed)
         if not waiting.array.may_vote(missed):
             return
         if self.streams[find_bin(self.edges, waiting.size)].judge(missed):

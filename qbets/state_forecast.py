@@ -31,7 +31,7 @@ from vgrads.qbets.events import list_users
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.level_curve import LevelCurve
-from vgrads.qbets.predictor import NOBODY, JobArrival, Settings
+from vgrads.qbets.predictor import NOBODY, IssuedRecord, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
@@ -68,6 +68,7 @@ class StateForecast:
     age_s: float = 0.0
     earlier: Calibration | None = None
     replaced: float = 1.0
+    record: IssuedRecord = IssuedRecord()
 
     @property
     def since_s(self) -> float:
@@ -322,6 +323,7 @@ def freeze_state(
         asker=asker,
         earlier=None if correction.earlier is None else correction.earlier.calibration.frozen(),
         replaced=predictor.replaced,
+        record=predictor.record_of(asker.queue),
     )
 
 

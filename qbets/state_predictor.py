@@ -35,7 +35,7 @@ from vgrads.qbets.events import (
     make_events,
 )
 from vgrads.qbets.past_replay import BACK, NONE, FurtherBounds, PastReplay
-from vgrads.qbets.predictor import QueuePredictor, Settings
+from vgrads.qbets.predictor import IssuedRecord, QueuePredictor, Settings
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
@@ -276,6 +276,12 @@ class StatePredictor:
         """How far the newest model and correction have replaced the earlier ones, from 0 to 1."""
         anchors = self._anchors[: self._trained][-1:]
         return float(compute_replacement(anchors[0], self.count)) if anchors else 1.0
+
+    def record_of(self, queue: int) -> IssuedRecord:
+        """Return the record of the newest bounds for jobs of a queue, by number; of all if −1."""
+        queues = self._viewed.log.queue
+        missed = [m for row, m in self.correction.missed if queue in {-1, int(queues[row])}]
+        return IssuedRecord(len(missed), len(missed) - sum(missed))
 
     @property
     def floor(self) -> QueuePredictor:

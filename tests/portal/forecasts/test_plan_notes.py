@@ -76,3 +76,21 @@ def test_a_queue_of_which_both_hold_is_named_with_both(store, sites):
     (note,) = (line for line in plan["notes"] if line.startswith("here/all: "))
     assert "covered 75.0% of the waits" in note
     assert SHORT.removeprefix("here/all: ") in note
+
+
+def test_a_queue_whose_backtest_was_bad_is_named_with_what_it_covered(vgrads, store, sites, write):
+    """Waits grow by half after each forty jobs, thirty times; in the end all start at once."""
+    file = sites(1)
+    waits = [10.0 * 1.5 ** (n // 40) for n in range(1200)] + [10.0] * 800
+    history = file.with_name("short.swf.gz")
+    history.write_bytes(gzip.compress(swf(waits).encode()))
+    plan = ("plan", write("set.json", json.dumps(SMALL)), "--sites", file, "--json")
+    before = vgrads(*plan).json["notes"]
+    assert not any("backtest" in note for note in before)
+    (row,) = vgrads("backtest", history, "--json").json["rows"]
+    assert row["coverage"] < 0.9
+    answer = vgrads(*plan)
+    (note,) = (line for line in answer.json["notes"] if line.startswith("here/all: "))
+    assert f"covered {row['coverage']:.1%} of {row['scored']:,} waits" in note
+    assert note in " ".join(answer.err.split())
+    assert note in planned_by_the_service(store, file)[0]["notes"]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from os import cpu_count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from vgrads.api.queues.forecast_cache import store, stored
+from vgrads.api.queues.forecast_scores import ALARM_LEVEL
+from vgrads.api.queues.histories import history_identity
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.queries import reading_json
 from vgrads.kernel.arrays import Bools
@@ -17,6 +21,7 @@ from vgrads.qbets.backtest import BacktestRow, Trial, backtest_levels
 from vgrads.qbets.predictor import Settings
 from vgrads.qbets.views import VIEWS
 from vgrads.traces.history import history_name
+from vgrads.traces.log_queue import ALL_QUEUES, LogQueue
 from vgrads.traces.reading_options import DETECTED, ReadingOptions
 from vgrads.traces.records import JobLog
 
@@ -67,14 +72,50 @@ def backtest_all(
 
 def _run_trials(replay: BacktestJob, callback: ProgressCallback | None = None) -> list[Trial]:
     log = open_history(replay.path, replay.reading)
+    trials = _list_trials(replay, log, callback)
+    if replay.settings.looks_at_state:
+        for trial in trials:
+            if trial.probability == ALARM_LEVEL:
+                row = trial.row()
+                if row.scored:
+                    covered = round(row.coverage * row.scored)
+                    day = datetime.now(UTC).date().isoformat()
+                    store(_name_backtest(log, trial.queue), KeptBacktest(row.scored, covered, day))
+    return trials
+
+
+class KeptBacktest(NamedTuple):
+    """What the last backtest of a history, by the method of plans, found for a queue: waits
+    scored, those within their bounds at :data:`ALARM_LEVEL`, and the day."""
+
+    scored: int
+    covered: int
+    day: str
+
+
+def find_kept_backtest(log: JobLog, queue: LogQueue) -> KeptBacktest | None:
+    """Return what the last backtest of a history found for a queue, or for all its jobs."""
+    code = log.largest_queue(queue)
+    names = ([_find_queue_name(log, code)] if code >= 0 else []) + [ALL_QUEUES]
+    found = (stored(_name_backtest(log, name)) for name in names)
+    return next((kept for kept in found if isinstance(kept, KeptBacktest)), None)
+
+
+def _name_backtest(log: JobLog, queue: str) -> tuple[str, str, str]:
+    return "backtest", history_identity(log), queue
+
+
+def _list_trials(
+    replay: BacktestJob, log: JobLog, callback: ProgressCallback | None
+) -> list[Trial]:
     name = history_name(replay.path)
     settings = replay.settings
     levels = replay.probabilities or (settings.quantile,)
     if replay.by != "queue":
-        return backtest_levels(log, name, "*", settings, levels, callback)
+        return backtest_levels(log, name, ALL_QUEUES, settings, levels, callback)
     codes = _list_queues(log)
     if settings.looks_at_state:  # queues share the machine
-        wholes = backtest_levels(log, name, "*", settings, levels, callback)
+        wholes = backtest_levels(log, name, ALL_QUEUES, settings, levels, callback)
         return [
             _select_part(whole, log.queue == code, _find_queue_name(log, code))
             for whole in wholes

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vgrads.api.plans.planning import GridSnapshot, Planned
+from vgrads.api.queues.backtests import find_kept_backtest
+from vgrads.api.queues.forecast_scores import ALARM, ALARM_LEVEL, WATCHED
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.queues.start_estimate_prior import BASIS
@@ -51,15 +53,41 @@ def issue_plan(planned: Planned, store: Store | None = None, owner: str = "") ->
 
 
 def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
-    """Return a line for each queue of a plan whose forecasts fail their score, or whose history is
-    short. ``store``: of a service; otherwise the user's database."""
+    """Return a line for each queue of a plan whose forecasts fail their score, whose waits were
+    often longer than forecast in its history, or whose history is short. ``store``: of a service;
+    otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
     records = records_in(store.reader, keys) if store else read_records(keys)
-    by_queue = _list_short_histories(planned, keys)
-    for key, record in records.items():
-        if record.warning:  # both may hold
-            by_queue[key] = "; ".join(filter(None, (record.warning, by_queue.get(key))))
-    return [f"{site}/{queue}: {text}" for (site, queue), text in sorted(by_queue.items())]
+    missed, short = _list_missed_histories(planned, keys), _list_short_histories(planned, keys)
+    by_queue = {
+        key: [text for text in (records[key].warning, missed.get(key), short.get(key)) if text]
+        for key in keys
+    }
+    return [f"{site}/{queue}: {'; '.join(why)}" for (site, queue), why in by_queue.items() if why]
+
+
+def _list_missed_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
+    """Return a line for each queue with too many waits beyond their bounds: in the last backtest of
+    its history, or among the newest bounds of the forecast that the plan uses."""
+    grid, result = planned.grid, dict[QueueKey, str]()
+    queues = {(site.name, q.name): q for site in grid.catalog.sites for q in site.queues}
+    for key in keys:
+        forecast = grid.forecasts.get(key)
+        if forecast is None or key not in grid.logs:
+            continue
+        reasons, (judged, held) = list[str](), forecast.record
+        kept = find_kept_backtest(grid.logs[key], queues[key].of_log)
+        if kept is not None and kept.covered < ALARM * kept.scored:
+            reasons.append(
+                f"the backtest of its history on {kept.day} covered "
+                f"{kept.covered / kept.scored:.1%} of {kept.scored:,} waits at probability "
+                f"{ALARM_LEVEL}"
+            )
+        if judged >= WATCHED and (reasons or held < ALARM * judged):
+            reasons.append(f"its newest {judged:,} bounds covered {held / judged:.1%}")
+        if reasons:
+            result[key] = f"{', '.join(reasons)}: the promise may be too high"
+    return result
 
 
 def _list_short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
