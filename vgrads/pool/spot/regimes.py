@@ -54,8 +54,8 @@ def single_regime(hazards: Hazards) -> SpotRegimes:
 
 
 @lru_cache(maxsize=64)
-def make_regimes(prior: tuple[LifeTable, ...]) -> SpotRegimes:
-    """Return regimes from life tables of recorded zones.
+def make_regimes(prior: tuple[LifeTable, ...], restless: bool = True) -> SpotRegimes:
+    """Return regimes from life tables of recorded zones, and ``restless`` ones beside them.
 
     The two tables that lose least likelihood as one are merged until few are left: what nearly
     agrees is one regime. Where a table has little, the mean of all tables counts.
@@ -71,7 +71,8 @@ def make_regimes(prior: tuple[LifeTable, ...]) -> SpotRegimes:
         )
         tables[n] += tables.pop(m)
     calm = np.array([_hazards(table, pooled) for table in tables])
-    odds = _RESTLESS[:, None, None] * (calm[:, 1] / (1.0 - calm[:, 1]))
+    factors = _RESTLESS if restless else _RESTLESS[:1]
+    odds = factors[:, None, None] * (calm[:, 1] / (1.0 - calm[:, 1]))
     without = np.broadcast_to(calm[:, 0], odds.shape)
     steps = np.stack([without, odds / (1.0 + odds)], axis=2).reshape(-1, *calm.shape[1:])
     return SpotRegimes(np.clip(steps, LEAST, MOST))
@@ -144,6 +145,7 @@ def estimate_weights(regimes: SpotRegimes, history: SpotHistory, now_s: float) -
 
 
 def estimate_hazards(history: SpotHistory, prior: tuple[LifeTable, ...], now_s: float) -> Hazards:
-    """Return the expected hazards, by what was seen until now and by recorded zones."""
-    regimes = make_regimes(prior)
+    """Return the expected hazards, by what was seen until now and by recorded zones: a plan
+    promises what is probable, a decision also prepares for zones that are more restless."""
+    regimes = make_regimes(prior, restless=False)
     return regimes.expect(estimate_weights(regimes, history, now_s))
