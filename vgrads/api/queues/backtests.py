@@ -77,7 +77,7 @@ def _run_trials(replay: BacktestJob, callback: ProgressCallback | None = None) -
         for trial in trials:
             if trial.probability == ALARM_LEVEL:
                 row = trial.row()
-                if row.scored:
+                if row.coverage is not None:
                     covered = round(row.coverage * row.scored)
                     day = datetime.now(UTC).date().isoformat()
                     store(_name_backtest(log, trial.queue), KeptBacktest(row.scored, covered, day))
