@@ -101,7 +101,7 @@ def test_timer_and_crontab_start_the_script_at_one_oclock():
 def test_the_sweep_ends_in_time_and_costs_at_most_20_dollars(example, around):
     size, bag, status = commands(example.name)[:3]
     plan = json.loads(run(f"{size} --json", example, around))
-    assert plan["chosen"]["probability"] >= 0.95
+    assert plan["chosen"]["probability"] >= 0.9
     told = " ".join(run(bag, example, around).split())
     assert "400 of 400 tasks done" in told and "the goal was reached in time" in told
     (spent,) = re.findall(r"\$([\d.]+) spent", told)
