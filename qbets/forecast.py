@@ -18,7 +18,7 @@ from vgrads.qbets.bounds import (
 )
 from vgrads.qbets.clusters import SIZES, find_bin
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.predictor import IssuedRecord, QueuePredictor, Settings
+from vgrads.qbets.predictor import UNJUDGED, IssuedRecord, QueuePredictor, Settings
 from vgrads.qbets.replay import learn
 from vgrads.qbets.stream import compute_corrected_bounds
 from vgrads.traces.records import JobLog
@@ -63,7 +63,7 @@ class QueueForecast:
     settings: Settings
     downtime: Downtime | None = None
     correction_factor: float = 1.0
-    record: IssuedRecord = IssuedRecord()
+    record: IssuedRecord = UNJUDGED
     own: int = 0
     of_users: Mapping[int, int] = field(default_factory=dict)
 

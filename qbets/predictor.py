@@ -123,6 +123,9 @@ class IssuedRecord(NamedTuple):
     held: int = 0
 
 
+UNJUDGED = IssuedRecord()
+
+
 @dataclass(frozen=True, slots=True)
 class JobArrival:
     """Properties of a job at submission; −1 if unknown."""

@@ -31,7 +31,7 @@ from vgrads.qbets.events import list_users
 from vgrads.qbets.forecast import Bound, QueueForecast, forecast, freeze
 from vgrads.qbets.knots import wait_at
 from vgrads.qbets.level_curve import LevelCurve
-from vgrads.qbets.predictor import NOBODY, IssuedRecord, JobArrival, Settings
+from vgrads.qbets.predictor import NOBODY, UNJUDGED, IssuedRecord, JobArrival, Settings
 from vgrads.qbets.replay import learn_state
 from vgrads.qbets.state.queue_state import QueueState, TimedArrival
 from vgrads.qbets.state_predictor import StatePredictor
@@ -68,7 +68,7 @@ class StateForecast:
     age_s: float = 0.0
     earlier: Calibration | None = None
     replaced: float = 1.0
-    record: IssuedRecord = IssuedRecord()
+    record: IssuedRecord = UNJUDGED
 
     @property
     def since_s(self) -> float:

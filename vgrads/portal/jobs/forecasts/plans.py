@@ -80,11 +80,13 @@ def _list_missed_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[Q
         if kept is not None and kept.covered < ALARM * kept.scored:
             reasons.append(
                 f"the backtest of its history on {kept.day} covered "
-                f"{kept.covered / kept.scored:.1%} of {kept.scored:,} waits at probability "
-                f"{ALARM_LEVEL}"
+                f"{kept.covered / kept.scored:.1%} of {format_count(kept.scored, 'wait')} at "
+                f"probability {ALARM_LEVEL}"
             )
         if judged >= WATCHED and (reasons or held < ALARM * judged):
-            reasons.append(f"its newest {judged:,} bounds covered {held / judged:.1%}")
+            reasons.append(
+                f"its newest {format_count(judged, 'bound')} covered {held / judged:.1%}"
+            )
         if reasons:
             result[key] = f"{', '.join(reasons)}: the promise may be too high"
     return result
