@@ -44,6 +44,8 @@ class Agents:
         elif agent is None or not agent.here or agent.incarnation != message.incarnation:
             return False
         self.last_heartbeat_s[agent.number] = at_s
+        # kept in the order of the last heartbeats, so that lose_silent
+        # stops at the first recent one
         self.last_heartbeat_s.move_to_end(agent.number)
         agent.seq = max(agent.seq, message.seq)
         agent.cached.update(message.cached)
@@ -116,8 +118,12 @@ class Agents:
             agent = self._state.agents[number]
             self._dispatch_index.count_in(agent)
         agent.seq, agent.cached = message.seq, set(hello.cached)
+        # the last answers of an earlier connection may not have arrived: rules of bags are sent
+        # again, and what is to be cancelled follows from the comparison of both lists
         agent.sent_bags, agent.recalled = set(), set()
         agent.to_cancel, agent.to_evict = [], []
+        # tasks whose ends are in this message are no longer in the
+        # agent's list, but are not missing
         self._reconcile(agent, hello.assigned, {(b, e.task, e.attempt) for b, e in message.ends})
         return agent
 
@@ -134,6 +140,8 @@ class Agents:
         for (bag, task), attempt in by_key.items():
             if agent.assigned.get((bag, task)) == attempt:
                 continue
+            # the agent was taken for lost while it worked on: unless the task has a newer attempt
+            # or an end, it continues, and no work is repeated
             of = self._task(bag, task)
             if (
                 of is not None
@@ -150,6 +158,8 @@ class Agents:
 
     def _ends(self, ends: Sequence[tuple[int, AttemptEnd]]) -> None:
         by_bag: dict[int, list[AttemptEnd]] = {}
+        # the state changes only when the record is applied: successes of
+        # this message are counted here
         done: set[Key] = set()
         for bag, end in ends:
             of = self._task(bag, end.task)
@@ -165,6 +175,7 @@ class Agents:
 
     def _ends_of(self, bag: int, ends: Sequence[AttemptEnd]) -> None:
         """Process ends of one bag."""
+        # the bag failed in a first try, and guarded repeats the work without it
         if self._state.bags[bag].over:
             return
         with serving(bag):
@@ -176,6 +187,7 @@ class Agents:
                 if learns and end.code == 0 and effect.counts:
                     self._replicas.record_run_time(bag, end.agent, end.ran_s)
                 for other in effect.elsewhere:
+                    # before the record, which removes the attempt's number that the agent needs
                     self._dispatch_index.call_off(other, bag, end.task)
                     self._dispatch_index.note(TasksReturned(other, bag, [end.task]))
 
@@ -210,6 +222,7 @@ class Agents:
         """Restart the silence timers of agents read from a journal."""
         for agent in self._state.agents.values():
             if agent.here:
+                # from now on: while no dispatcher worked, no agent could report
                 self.last_heartbeat_s[agent.number] = at_s
                 self._dispatch_index.count_in(agent)
         self._dispatch_index.refresh()

@@ -51,6 +51,8 @@ class Assignment:
                 self._fill(agent, reply, at_s)
                 break
             except BagFault as fault:  # the other bags are served without it
+                # the bag was terminal before: nothing has changed, and a
+                # repetition would raise again
                 if not self._dispatch_index.fail(fault, at_s):
                     raise
                 reply.give = [triple for triple in reply.give if triple[0] != fault.bag]
@@ -62,6 +64,7 @@ class Assignment:
 
     def _fill(self, agent: AgentState, reply: AgentReply, at_s: float) -> None:
         most = self.blackholes.most(agent, at_s) - len(agent.assigned)
+        # removed again at the first offer: the mark stays where there is none
         self._unfit[agent.number] = at_s
         for offer in self.bag_selection.offers(agent, at_s):
             self._unfit.pop(agent.number, None)
@@ -111,6 +114,7 @@ class Assignment:
     def due(self, at_s: float) -> list[tuple[AgentState, AgentReply]]:
         """Return answers for waiting agents for which there is work now."""
         dispatch_index = self._dispatch_index
+        # an agent that does not wait gets its messages with the answer to its next one
         numbers = {n: None for n in dispatch_index.urgent if n in dispatch_index.waiting}
         dispatch_index.urgent.clear()
         numbers.update({n: None for n in dispatch_index.awake(at_s) if n in dispatch_index.waiting})
@@ -149,6 +153,7 @@ class Assignment:
         dispatch_index, agents = self._dispatch_index, self._dispatch_index.state.agents
         free = [agents[n] for n in dispatch_index.waiting if not agents[n].busy_procs]
         idle = sum(agent.procs for agent in free)
+        # waiting tasks may fit a free agent that was not yet found unfit: those are assigned first
         if not idle or (
             dispatch_index.ready and any(agent.number not in self._unfit for agent in free)
         ):
@@ -157,11 +162,14 @@ class Assignment:
         for _, number in sorted(self._overfull(), reverse=True):
             agent = agents[number]
             spare = []
+            # an agent starts its tasks in the order of assignment: those
+            # behind its first procs still wait
             for key in [k for k in list(agent.assigned)[agent.procs :] if k not in agent.recalled]:
                 if key[0] not in has_work:
                     has_work[key[0]] = any(self.bag_selection.serves(h, key[0]) for h in free)
                 if has_work[key[0]]:
                     spare.append(key)
+            # the last ones would start last
             spare = spare[-idle:]
             if spare:
                 agent.recalled.update(spare)
@@ -205,12 +213,14 @@ class BlackHoles:
         if len(record.quick_failures) > 2 and self.odds(agent, record) > QUARANTINE_AT:
             return self._bar(agent, record, now_s)
         if record.done == 0.0 and not agent.done and now_s - agent.joined_s < SHOWS_S:
+            # a waiting agent sends nothing by itself, so the check is scheduled
             self._dispatch_index.look_again(agent, agent.joined_s + SHOWS_S)
             return FIRST_TASKS
         return 1 << 30
 
     def _bar(self, agent: AgentState, record: NodeHistory, now_s: float) -> int:
         if now_s < record.quarantined_until_s:
+            # without this check a waiting agent would stay quarantined until other work arrives
             self._dispatch_index.look_again(agent, record.quarantined_until_s)
             return 0
         if record.pauses and record.at_s <= record.quarantined_until_s:
@@ -251,6 +261,9 @@ class BlackHoles:
             if record.done
             else 0
         )
+        # the first two quick failures of a node that has succeeded before count
+        # against the bag and the task (NodeHistory.credible): they are subtracted,
+        # since they are no evidence of other nodes
         elsewhere = bag.right + survivors
         others = bag.tasks.blamed.get(task, 0) - (1 if record.done else 0)
         return estimate_probability_healthy(
@@ -291,6 +304,7 @@ class TaskChoice:
         """
         bag = offer.bag
         places = agent.procs // bag.procs
+        # rounded up: a place that is partly used by another bag starts no task
         busy = -(-agent.busy_procs // bag.procs)
         target = self._target(agent, offer, places)
         if target <= busy:
@@ -301,6 +315,8 @@ class TaskChoice:
         if room <= 0:
             return []
         part = limit_draw(bag.tasks.pending, places, self._dispatch_index.places // bag.procs)
+        # the share limits only tasks that would wait at the agent: free
+        # processors are always filled
         count = min(room, part if busy + part > places else max(part, places - busy))
         return self._next(agent, bag, max(1, count), at_s)
 
@@ -324,6 +340,7 @@ class TaskChoice:
         if room <= 0 or bag.number in {key[0] for key in agent.recalled}:
             return []
         tasks: list[int] = []
+        # a copy, since chosen tasks are deleted from the candidates
         for task in islice(list(candidates), WINDOW):
             if len(tasks) >= room:
                 break
@@ -356,6 +373,7 @@ class TaskChoice:
         needs = self._dispatch_index.digests.get(bag.number)
         if not not_here and (needs is None or not agent.cached):
             return bag.tasks.next(count)
+        # more than needed are drawn, since those that are not for this agent are removed below
         window = bag.tasks.next(max(WINDOW, count) + len(not_here))
         window = [task for task in window if task not in not_here]
         if needs is not None and agent.cached:
@@ -366,11 +384,13 @@ class TaskChoice:
         """Return tasks that another agent is to try first: they have just failed here, or are for
         failover sites."""
         dispatch_index = self._dispatch_index
+        # a single agent has to try failed tasks again itself
         if not (bag.tasks.again or bag.tasks.resting) or dispatch_index.agents < 2:
             return set()
         record, tasks = dispatch_index.record(agent), set[int]()
         if record.quick_failures and now_s - record.at_s < _ELSEWHERE_S:
             tasks = {task for number, task in record.quick_failures if number == bag.number}
+            # then it may have them, if no other agent took them
             dispatch_index.look_again(agent, record.at_s + _ELSEWHERE_S)
         if (
             bag.failover

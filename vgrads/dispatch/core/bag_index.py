@@ -63,12 +63,14 @@ class BagIndex:
     def refresh(self) -> None:
         """Update for bags that were added, removed or changed."""
         dispatch_index = self._dispatch_index
+        # their policies read how many bags there are
         if self._queued and self._queue != len(dispatch_index.serving):
             self._queue = len(dispatch_index.serving)
             for number in self._queued:
                 dispatch_index.change(number)
         while dispatch_index.changed:
             number = next(iter(dispatch_index.changed))
+            # removed first: a bag that raises here is failed, which marks it as changed once more
             del dispatch_index.changed[number]
             with serving(number):
                 self._take_in(number)
@@ -112,6 +114,7 @@ class BagIndex:
         terms = self.terms(bag)
         reads = {name for slot in _FITTING for name in terms.reads(slot)}
         names = tuple(sorted(name for name in reads if name.startswith("Host.")))
+        # what depends on more than the agent is valid for this bag alone
         own = len(names) < len(reads) or number in self._always
         tail = number in self._dispatch_index.tails
         self._alike[number] = (
@@ -255,6 +258,7 @@ class BagGroup:
         """Mark a bag for evaluation in all orders; all orders at once where that is cheaper."""
         self.log.append(number)
         if len(self.log) > max(_LEAST_LOG, len(self.members)):
+            # orders refer to positions in the log, so both are emptied together
             self.orders.clear()
             self.log.clear()
 

@@ -47,6 +47,7 @@ class BagSelection:
         self._dispatch_index = dispatch_index
         self._fair = dispatch_index.rules.policy == FAIR_SHARE
         self.index = BagIndex(dispatch_index)
+        # a fixed seed: a simulated dispatcher gives the same result each time
         self._draws = Random(0)
         self.due: list[tuple[float, int, int, int, int]] = []
 
@@ -116,6 +117,7 @@ class BagSelection:
                 heapq.heappop(heap)
             else:
                 yield offer
+                # read again: the tasks that were just assigned have increased the share
                 heapq.heapreplace(heap, (shares[owner], i, owner))
 
     def _in_turn(self, rows: Sequence[Row], ad: Ad) -> Iterator[Offer]:
@@ -169,6 +171,8 @@ class BagSelection:
             dispatch_index.assigned_s[agent.number, number, task] = now_s
             if limit_s is not None:
                 at_s = now_s + max(_LEAST_S, limit_s)
+                # entries of ended attempts stay in the heap: the attempt is
+                # compared when the instant has come
                 heapq.heappush(self.due, (at_s, agent.number, number, task, attempt))
 
     def taken_up(

@@ -77,9 +77,12 @@ class DispatchIndex:
     def note(self, record: Record) -> list[Effect]:
         """Write a record and apply it."""
         self._report(record)
+        # before the record is applied: an agent that has left has no tasks afterwards
         touched = _list_touched_bags(record, self.state)
         effects = apply(self.state, record)
         gives = type(record) in _GIVES
+        # ends that let no task wait bring no work for waiting agents,
+        # which need not be scanned then
         if not gives and not self.fresh:
             self.fresh = not effects or any([effect.again for effect in effects])
         for number in touched:
@@ -97,6 +100,7 @@ class DispatchIndex:
     def drop(self, event: BagCancelled | BagFailed) -> None:
         """Drop all tasks of a bag that are not terminal, and notify agents."""
         bag = self.state.bags[event.number]
+        # before the event, which leaves no task assigned
         for task in bag.tasks.where:
             for agent in bag.tasks.agents_of(task):
                 self.call_off(agent, event.number, task)
@@ -179,6 +183,7 @@ class DispatchIndex:
         if not bag.over and number not in self._serves:
             self._serves.add(number)
             self.serving = [*self.serving, bag]
+            # the usage of a single bag is not updated, since there is nothing to share
             if len(self.serving) == 2:
                 self._weigh()
         self._follow(number)

@@ -84,6 +84,7 @@ def end_attempt(state: State, number: int, end: AttemptEnd) -> Effect:
         release(state, agent, bag, task)
     if tasks.status[task] in ENDED:
         return Effect(counts=False)
+    # also the late success of an evicted attempt: the work is done, whoever has the task now
     if end.code == 0:
         return _apply_success(state, bag, agent, end, had)
     if not had:
@@ -108,6 +109,7 @@ def _apply_success(
     state: State, bag: BagState, agent: AgentState, end: AttemptEnd, had: bool
 ) -> Effect:
     tasks, effect = bag.tasks, _DECIDED
+    # this list costs time, and for most ends no other agent has the task
     if not had or end.task in tasks.replicas:
         key = (bag.number, end.task)
         others = [n for n in tasks.agents_of(end.task) if key in state.agents[n].assigned]
@@ -246,9 +248,12 @@ def apply(state: State, record: Record) -> list[Effect]:
         return []
     except Exception as error:
         bag = state.bags.get(find_bag_number(record))
+        # an error that no bag causes, or a second one of a bag that has
+        # failed, is not contained here
         if bag is None or bag.fault:
             raise
         _fail(state, bag.number, state.now_s, reason_of(error))
+        # one for each end: the caller pairs ends and effects
         return [Effect(counts=False)] * len(
             record.ends if isinstance(record, AttemptsEnded) else ()
         )
@@ -294,6 +299,7 @@ def _share_fairly(state: State, bag: BagState) -> None:
 
 def _retry_tasks(state: State, event: TasksRetried) -> None:
     bag = state.bags[event.number]
+    # also without tasks to retry: otherwise the request would be applied again and again
     bag.retried = event.request + 1
     tasks = [task for task in _expand_runs(event.runs) if bag.tasks.status[task] in ENDED]
     if not tasks:
@@ -397,6 +403,7 @@ def _remove_agent(state: State, event: AgentLeft) -> None:
     """Remove an agent; its tasks wait again."""
     agent = state.agents[event.number]
     state.now_s = max(state.now_s, event.at_s)
+    # a copy: release deletes from it
     for bag_number, task in list(agent.assigned):
         bag = state.bags[bag_number]
         release(state, agent, bag, task)

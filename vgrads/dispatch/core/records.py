@@ -19,6 +19,7 @@ from vgrads.kernel.errors import InputError
 
 _HEAD = struct.Struct("<BI")
 _TASKS = struct.Struct("<II")
+# the layout of END: written one by one with struct, read as a column with numpy
 _END = struct.Struct("<IIIhHfeeeee")
 END = np.dtype(
     [
@@ -46,6 +47,8 @@ def pack_end(end: AttemptEnd) -> bytes:
     return _END.pack(
         end.task,
         end.agent,
+        # larger values are stored as the largest: struct would raise, and
+        # an end must always be written
         min(int(end.at_s * 100.0), 2**32 - 1),
         end.code,
         end.attempt,
@@ -106,6 +109,8 @@ class TasksExpired(TaskEvent):
     __slots__ = ()
 
 
+# all that damaged bytes can cause in struct, json and the constructors of events;
+# deeply nested JSON raises RecursionError
 _READ_ERRORS = (struct.error, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 Record = TaskEvent | AttemptsEnded | Event
 
@@ -118,6 +123,7 @@ def find_bag_number(record: Record) -> int:
     return record.number if isinstance(record, BagEvent) else -1
 
 
+# numbers of kinds are in journals on disk, so none may change; 4 and 5 are above
 _OF_TASKS: dict[int, type[TaskEvent]] = {
     1: TasksAssigned,
     2: TasksReturned,

@@ -46,6 +46,7 @@ class Replication:
     def record_run_time(self, number: int, agent: int, ran_s: float) -> None:
         """Record a successful attempt at a task of a bag that learns."""
         pace = self._paces.get(agent, _COMMON)
+        # divided by the pace of its node: times of slow and fast nodes become comparable
         self._see(number, ran_s / pace.value, ended=True)
         typical_s = self._dispatch_index.state.bags[number].typical_s or ran_s
         if typical_s > 0:
@@ -84,6 +85,7 @@ class Replication:
 
     def look(self, now_s: float) -> None:
         """Do the due work."""
+        # outside the cycle, since deadlines are exact instants
         self._take_back(now_s)
         if now_s < self._next_look_s:
             return
@@ -127,6 +129,7 @@ class Replication:
     def _want(self, bag: BagState, tasks: Iterable[int]) -> None:
         before = self._dispatch_index.replicas.get(bag.number, ())
         fresh = OrderedDict.fromkeys(filter(bag.may_replicate, tasks))
+        # only new candidates are a reason to scan waiting agents
         if any(task not in before for task in fresh):
             self._dispatch_index.fresh = True
             self._dispatch_index.arrived.add(bag.number)
@@ -211,6 +214,7 @@ class Replication:
         while due and due[0][0] <= now_s:
             _, number, bag, task, attempt = heapq.heappop(due)
             agent = self._dispatch_index.state.agents[number]
+            # attempts that ended or were evicted have left their deadline in the heap
             if agent.assigned.get((bag, task)) == attempt:
                 self._dispatch_index.note(TasksExpired(number, bag, [task]))
                 agent.to_cancel.append((bag, task, attempt))

@@ -153,6 +153,7 @@ def restore_state(snapshot: dict[str, Any]) -> State:
         state.records[machine] = NodeHistory._make([*fields, observed, longest_s, pauses, until_s])
     for stored in snapshot["bags"]:
         fields = dict(zip(_BAG, stored, strict=False))
+        # msgpack returns lists, but these values are part of cache keys
         fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])
         order = snapshot["orders"].get(fields["number"])
         tasks = TaskColumns(0, lazy_of(order) if order else None)
@@ -173,12 +174,14 @@ def restore_state(snapshot: dict[str, Any]) -> State:
 
 def pack_snapshot(snapshot: dict[str, Any]) -> bytes:
     """Encode a snapshot as bytes."""
+    # the fastest level: it is packed in the event loop, while agents wait for answers
     return zlib.compress(msgpack.packb(snapshot), 1)
 
 
 def unpack_snapshot(body: bytes) -> dict[str, Any]:
     """Decode a snapshot. Raise InputError for an invalid one."""
     try:
+        # keys are task numbers, which msgpack refuses unless told otherwise
         snapshot = msgpack.unpackb(zlib.decompress(body), strict_map_key=False)
     except (zlib.error, ValueError, msgpack.UnpackException) as error:
         raise InputError(f"is damaged: {error}", where="journal") from error

@@ -105,6 +105,7 @@ class FailedExits:
         """Record the end of an attempt; no effect unless its command itself failed."""
         if code <= 0 or code in _KILLED:
             return
+        # taken out and put back, so that the newest exit is the last
         before = self._by_task.pop(task, None)
         machines = before.machines if before is not None and before.code == code else ()
         if machine not in machines:

@@ -116,6 +116,7 @@ class Core:
     ) -> None:
         """Attach the commands of a bag's tasks; ``digests``: of each task's inputs, where they are
         used."""
+        # after a restart the journal's goal is newer than that of the document
         changed = self.state.bags[number].changed_goal
         self.bags[number] = bag if changed is None else replace(bag, goal=changed)
         if digests:
@@ -194,6 +195,7 @@ class Core:
     def reject(self, fault: BagFault, name: str, at_s: float) -> None:
         """Fail a bag that cannot be added, or restored."""
         if fault.bag not in self.state.bags:
+            # open, since an empty closed bag would be done at once, and could not fail
             self.add(fault.bag, BagSpec(name=name, commands=Listed(())), at_s, open_=True)
         self.fail(fault, at_s)
 

@@ -70,6 +70,7 @@ class TaskTable:
     @property
     def over(self) -> bool:
         """Return True when all tasks are terminal."""
+        # blocked tasks do not count: where nothing waits or runs, none of them can become ready
         return not self.counts[PENDING] and not self.counts[ASSIGNED]
 
     def add_tasks(self, count: int) -> None:
@@ -90,6 +91,8 @@ class TaskTable:
         tasks = list(islice(self.again, most))
         left = most - len(tasks)
         if left > 0:
+            # tasks that have just failed come last: otherwise nodes that fail every task at once
+            # would take the same few until these have used up their retries
             tasks += range(self.cursor, min(self.cursor + left, len(self.status)))
             tasks += islice(self.resting, most - len(tasks))
         return tasks
@@ -187,6 +190,7 @@ class TaskColumns(TaskTable):
         count = len(self.status)
         self.status = bytearray([BLOCKED]) * count
         self.counts[PENDING], self.counts[BLOCKED] = 0, count
+        # none is implied by the cursor: ready tasks are listed in again
         self.cursor = count
         self._release(order.first())
 
@@ -223,6 +227,7 @@ class TaskColumns(TaskTable):
             for task in tasks:
                 self._release(self.order.after(task, self._is_done))
             self._abandon()
+        # all waiting tasks before the cursor are listed in again by the next call
         self.resting.clear()
         self._line_up()
 
@@ -240,6 +245,8 @@ class TaskColumns(TaskTable):
         self._line_up()
 
     def _drop(self, *kinds: int) -> None:
+        # a view, written in place; it must not outlive this call, since a
+        # bytearray that is viewed cannot grow
         column = np.frombuffer(self.status, np.uint8)
         for kind in kinds:
             column[column == kind] = DROPPED
@@ -255,6 +262,7 @@ class TaskColumns(TaskTable):
 
     def drop_waiting(self, tasks: Iterable[int]) -> None:
         """Drop those of these tasks that wait; they are no longer needed."""
+        # tasks behind the cursor are implied: to remove some of them, all must be listed
         self.again.update(dict.fromkeys(range(self.cursor, len(self.status))))
         self.cursor = len(self.status)
         for task in tasks:

@@ -92,6 +92,7 @@ def must_end(
     total = sum(node.cost_usd(then_s) for node in ordered)
     ending = []
     for node in ordered:
+        # the sum of the costs may exceed an exact budget by its rounding
         if total <= most_usd + 1e-9:
             break
         saved = node.cost_usd(then_s) - node.cost_usd(now_s)

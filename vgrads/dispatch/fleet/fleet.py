@@ -115,6 +115,7 @@ class Fleet:
             _add_reason(self.reasons, where.name, reason, now_s)
         most = max(0, where.requests - self.slots.occupied()[where.name]) if decision.open else 0
         for agents in _split(decision.open, where.widest)[:most]:
+            # slots stay in the state for ever, so this name is a new one
             name = f"h{len(self.core.state.slots)}"
             self.core.note(requested(name, where, agents, now_s))
             self._to_open.append(name)
@@ -161,9 +162,13 @@ class Fleet:
     def carry_out(self) -> list[Event]:
         """Send the decided requests to the sites, and poll their states."""
         events: list[Event] = []
+        # the first time after a start: slots of an earlier dispatcher may be held at their sites
         if not self._recovered:
             self._recovered = True
+            # a copy: this is not the thread of the loop, which may
+            # change the slots at the same time
             for name, slot in list(self.core.state.slots.items()):
+                # slots of an earlier dispatcher: its request may or may not have reached the site
                 if slot.occupied and name not in self._to_open:
                     events += self.sites.find(self.slots, name, SlotState(slot.state))
         opening, self._to_open = self._to_open, []

@@ -136,6 +136,7 @@ class GoalFleet:
         due = self.core.dispatch_index.due = {
             bag.number: _compute_due_s(bag, self.core) for bag in bags
         }
+        # the plan of each contains the work of those before it, on the same nodes
         bags.sort(key=lambda bag: due[bag.number])
         nodes: Counter[str] = Counter()
         reasons = []
@@ -167,6 +168,7 @@ class GoalFleet:
         if not recorded or recorded[-1][1] != nodes:
             recorded.append((now_s, nodes))
             if len(recorded) > _MOST_RECORDED:
+                # every second entry goes: the whole time stays covered, in less detail
                 del recorded[1::2]
 
     def _is_due(self, bag: BagState, present: Mapping[str, SiteInventory], now_s: float) -> bool:
@@ -177,6 +179,7 @@ class GoalFleet:
         goal = self.core.bags[bag.number].goal
         assert goal is not None
         required, done, lost = count_goal_progress(bag, goal)
+        # a short deadline needs more decisions than one in a minute
         period_s = min(LOOK_S, max(1.0, goal.deadline_s / 100.0))
         if basis == before and now_s - at_s < period_s and done + lost < required:
             return False
@@ -200,6 +203,7 @@ class GoalFleet:
         own = make_view(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
         basis, reached_s = self._ended.get(bag.number, ((), now_s))
         if not own.left and basis == _make_basis(bag):
+            # what was reached in time stays so, however late it is looked at
             own = replace(own, now_s=reached_s)
         self.views[bag.number] = own
         view = own.after([self.views[b.number] for b in earlier])

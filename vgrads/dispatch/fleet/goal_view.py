@@ -208,6 +208,7 @@ def count_payable_nodes(
     if budget is None or not where.price:
         return where.limits.most
     here = present.staying + sum(request.nodes for request in present.requests)
+    # a node that the rest of the budget pays for exactly counts despite rounding
     new = int(
         (budget - view.spent_usd - view.owed_usd) / compute_first_usd(view, where, health) + 1e-9
     )

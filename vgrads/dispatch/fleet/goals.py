@@ -158,6 +158,7 @@ class GoalControl:
         left_s = view.due_s - view.now_s
         self._is_late = left_s < least_s
         self.plan = self._plan_for(view, max(left_s, least_s))
+        # a late bag is planned for a later deadline that can be kept, found by doubling
         for _ in range(_MOST_LATER if self._is_late else 0):
             if self.plan.enough:
                 break
@@ -208,6 +209,7 @@ class GoalControl:
         if self._is_late:
             reason = f"the deadline cannot be kept: {reason}"
         if cloud is not None:
+            # the market was chosen at another cloud
             if cloud.name != self.cloud:
                 self.cloud, self.market = cloud.name, "none"
             decision, spot_name = _choose_market(view, self, cloud, usable, present, queues)

@@ -46,6 +46,7 @@ class Covered:
 
     def _forget(self, before_s: float) -> None:
         gone = bisect_left(self.ends, before_s)
+        # in batches, since a deletion at the start of a list moves all that follows
         if gone > 64:
             del self.begins[:gone], self.ends[:gone]
 
@@ -106,6 +107,7 @@ class TaskMeter:
             self.wrong += 1
             return
         self.right += 1
+        # an end has durations only: its instants follow backwards from the report
         ran_from_s = end.at_s - end.sent_s - end.ran_s
         ready_s = ran_from_s - end.waited_s
         came_s = ready_s - end.fetched_s

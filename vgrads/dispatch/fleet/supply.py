@@ -82,6 +82,7 @@ class Supply:
         ever = _sum_all_demand(bags, grids)
         return [
             SiteDemand(
+                # rounding of the shares must not request one more node
                 loads=ceil(float(there[g]) / procs[g] - 1e-9),
                 arrived=ceil(ever[g] / procs[g]),
                 task_s=max(

@@ -81,6 +81,7 @@ class _Timeline:
     def at(self, instant_s: float, what: Callable[[], None]) -> None:
         """Schedule an action at an instant."""
         self._count += 1
+        # the count keeps the order of actions at one instant, and functions from being compared
         heapq.heappush(self._events, (instant_s, self._count, what))
 
     def run(self, until_s: float = float("inf"), over: Callable[[], bool] = lambda: False) -> None:
@@ -208,6 +209,7 @@ class VirtualAgents(_Timeline):
     def _push(self) -> None:
         for agent, answer in self.core.due(self.now_s):
             self._report(self.agents[agent.id], answer)
+        # a check that stays due must not stop time
         next_s = max(self.core.next_s, self.now_s + 1e-3)
         if next_s < self._wake_s or self._wake_s <= self.now_s:
             self._wake_s = next_s
@@ -291,6 +293,7 @@ class VirtualAgents(_Timeline):
         mark = agent.idle_mark
 
         def leave() -> None:
+            # a changed mark means that there were tasks in between, which ended before this instant
             if agent.here and agent.idle_mark == mark and not agent.running and not agent.queue:
                 self.leave(agent.id)
 

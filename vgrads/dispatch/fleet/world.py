@@ -73,6 +73,7 @@ class World:
             or any(not agent.assigned for agent in here)
             or (not here and coming_s == float("inf"))
         ):
+            # later than now, since time would not advance otherwise
             return max(min(soon_s, coming_s), now + 1e-6)
         jump_s = max(soon_s, min(self.agents.next_s, now + self.steady_s))
         return max(min(coming_s, jump_s), now + 1e-6)

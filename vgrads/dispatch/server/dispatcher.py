@@ -71,11 +71,15 @@ class Dispatcher:
                 if self._hopeless:
                     break
                 await self._pause()
+            # without the manager's loop nothing becomes durable, and the
+            # wait for it would never end
             if not self._left and not working.done():
                 await self._give_back(thread)
         finally:
             asyncio.get_running_loop().remove_reader(pipe)
             pipe.close()
+            # the manager's last round answers what was received and writes
+            # it: only then the journal closes
             await self.manager.stop()
             await working
             thread.shutdown()
@@ -97,6 +101,8 @@ class Dispatcher:
         await self._carry_out(thread)
 
     async def _carry_out(self, thread: ThreadPoolExecutor) -> None:
+        # requests are on disk before a site gets them: the next
+        # dispatcher finds each slot after a crash
         await self.manager.durable()
         loop = asyncio.get_running_loop()
         events = await loop.run_in_executor(thread, self.fleet.carry_out)

@@ -62,11 +62,13 @@ class CommitGroup:
     def write(self, journal: DispatchJournal, files: Mapping[int, BagFiles]) -> None:
         """Write the group. It may be repeated after an OSError (a full disk); parts already written
         are not written twice."""
+        # output before records: whoever reads an end finds what its task printed
         for bag in list(self.printed):
             printed = self.printed[bag]
             self._try(files, bag, lambda of: of.printed.append(printed))  # noqa: B023 called at once
             del self.printed[bag]
         self.faults += keep_values(files, self.arrived)
+        # records before outputs are moved: after a crash, the moves follow from the journal
         if self.records:
             journal.write(self.records)
             self.records = b""
@@ -98,6 +100,8 @@ class GroupWriter:
         Waits while the disk is full, unless ``closing``: then no answers are sent any more, and
         agents keep unwritten results.
         """
+        # taken together, so that an end and its output are in the same group; what arrives
+        # during the write belongs to the next one
         group, self.group = self.group, CommitGroup()
         group.records = self._journal.take()
         if not group:
@@ -108,6 +112,7 @@ class GroupWriter:
                 await loop.run_in_executor(self._thread, group.write, self._journal, self._files)
                 break
             except OSError as error:
+                # not acknowledged, so nothing is lost: agents report to the next dispatcher again
                 if closing():
                     raise
                 if not self.problem:
@@ -121,6 +126,7 @@ class GroupWriter:
         """Start a new segment of the journal where the current one is full."""
         if self._journal.full:
             roll = self._journal.roll(state)
+            # not in the writer's thread: compaction would delay the next group and its answers
             asyncio.get_running_loop().run_in_executor(None, roll.carry_out)
 
     def close(self) -> None:

@@ -82,6 +82,7 @@ class DispatchManager:
             self.core.add(number, bag, self.clock.now(), open_)
         digests = files.digests if bag.inputs else None
         self.core.attach(number, bag, digests)
+        # results that were stored just before a crash, and whose ends the journal lacks
         self.core.have(number, files.had(self.state.bags[number].tasks.status), self.clock.now())
         if bag.outputs:
             ends = EndReader(self.config.folder / "journal", number).more()
@@ -109,6 +110,7 @@ class DispatchManager:
                 await asyncio.wait_for(self._news.wait(), _TICK_S)
             self._news.clear()
             await self._turn()
+        # messages that were received before the stop are processed, and their records written
         await self._turn()
         await self.port.close_connections()
 
@@ -122,6 +124,7 @@ class DispatchManager:
             seq = self.port.release(line)
             if seq is not None:
                 answers.append((line, seq, answer))
+        # taken before the write: who asks during it waits for records of the next round
         awaited, self._awaited = self._awaited, []
         await self._write()
         for line, seq, reply in answers:
@@ -157,14 +160,17 @@ class DispatchManager:
         message, site = _introduce(message, self.config.run, self.state.slots)
         if self.core.is_past(message):
             return line, 0, AgentReply(stop=True)  # none of it is acknowledged
+        # before the core receives the message, since _on_end reads it
         self._printed = {(o.bag, o.task, o.attempt): o for o in received.printed}
         if not self.core.is_new_message(message) or not self.core.receive(message, now, site):
             return line, message.seq, None
         agent = self.state.agents[self.state.by_id[message.agent]]
         self.port.adopt(line, agent.number)
+        # only now: what a repeated or refused message printed is not written
         for output in received.printed:
             self._output.group.printed.setdefault(output.bag, []).append(output)
         answer = self.core.answer(agent, now)
+        # ends and returned tasks are acknowledged at once: the agent repeats them until then
         if answer or message.ends or message.returned or received.wait_s <= 0 or not line.open:
             self.core.waiting.pop(agent.number, None)
             return line, message.seq, answer
@@ -189,6 +195,7 @@ class DispatchManager:
         group = await self._output.flush(lambda: self._stopped)
         for fault in group.faults:
             self.core.fail(fault, self.clock.now())
+            # the next round tells agents to cancel the tasks of that bag
             self._news.set()
         if group.ended:
             for callback in self.on_stored:
@@ -232,6 +239,7 @@ class DispatchManager:
 
     async def stop(self) -> None:
         """Stop answering; agents continue with their tasks."""
+        # no message arrives from here on, so the loop's last round is the last
         await self.port.close()
         self._stopped = True
         self._news.set()

@@ -126,8 +126,11 @@ class BagFiles:
         for name in names:
             target = self.folder / "results" / name
             target.parent.mkdir(parents=True, exist_ok=True)
+            # a commit that a crash interrupted is repeated, and then the
+            # file may have been moved already
             with suppress(FileNotFoundError):
                 (folder / name).replace(target)
+        # after the moves: it records size and time of the files in their final place
         self.records.committed(task, [self.folder / "results" / name for name in names])
         self.discard(task, attempt)
 
@@ -154,8 +157,10 @@ class BagFiles:
         for some in ends:
             good = some[some["code"] == 0]
             for end in good[rounds.latest(good["task"], good["attempt"])]:
+                # the first good end of the round counts, as in the fold
                 counted.setdefault(int(end["task"]), int(end["attempt"]))
         for task, attempt in (map(int, folder.name.split(".")[:2]) for folder in folders):
+            # outputs of other tasks stay: their attempts may still run, and report later
             if status[task] in ENDED:
                 counts = status[task] == DONE and counted.get(task, attempt) == attempt
                 self.settle(task, attempt, counts)

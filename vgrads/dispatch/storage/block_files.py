@@ -247,6 +247,7 @@ class BlockFiles(BagFiles):
         """Return an end; changed to a failure where it reports success and its values are
         incomplete."""
         task = end.task
+        # values of an earlier attempt that are stored decide: the file of this one may be gone
         if end.code != 0 or not 0 <= task < len(self.blocks) or self.store.has(task):
             return end
         try:

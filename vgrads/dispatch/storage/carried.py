@@ -83,6 +83,7 @@ def write_carried(
     finally:
         outputs.close()
     write_whole(folder / "hosts.json", json.dumps(list(agents)).encode())
+    # the last file: without it nothing counts as carried, so a crash leaves no half of it
     write_whole(folder / "ends.bin", ends[np.argsort(ends["task"], kind="stable")].tobytes())
 
 
@@ -97,7 +98,9 @@ def read_done_tasks(folder: Path, number: int) -> DoneTasks:
     ends = ends[rounds.latest(ends["task"], ends["attempt"])]
     agents = read_agents_and_sites(folder)
     before = before.copy()
+    # numbers of agents of the earlier runs follow those of this dispatcher
     before["host"] += len(agents)
     both = np.concatenate([before, ends])
+    # of several ends of a task the first counts: a carried one, then the first of the journal
     _, first = np.unique(both["task"], return_index=True)
     return DoneTasks(bag, both[first], [*agents, *names], first < len(before))

@@ -60,8 +60,10 @@ def answer_drops(folder: Path, number: int, drop: Callable[[Sequence[int]], Sequ
     requests = sorted(place.glob("*.request"))
     for request in requests:
         with suppress(FileNotFoundError):  # nobody waits for the answer any more
+            # the rename decides: afterwards the client can no longer withdraw the request
             taken = request.rename(request.with_suffix(".taken"))
             dropped = list(drop(json.loads(taken.read_bytes())))
+            # written as a whole, since the client reads the answer as soon as the file exists
             write_whole(request.with_suffix(".dropped"), json.dumps(dropped).encode())
             taken.unlink()
     return bool(requests)

@@ -53,6 +53,7 @@ class FileRecords:
     def _append(self, name: str, framing: Framing, body: bytes) -> None:
         with suppress(OSError):
             if name not in self._files:
+                # not durable: a record that is lost only means that the file is not reused
                 self._files[name] = RecordFile(self._folder / name, framing, durable=False)
             self._files[name].append(body)
 
@@ -86,6 +87,7 @@ def read_committed_outputs(folder: Path) -> np.ndarray:
         body = (folder / _OUTPUTS).read_bytes()
     except OSError:
         body = b""
+    # the newest first, since np.unique returns the first position of each key
     records = np.frombuffer(body, OUTPUT, len(body) // OUTPUT.itemsize)[::-1]
     keys = records["task"].astype(np.uint64) << np.uint64(32) | records["at"]
     _, last = np.unique(keys, return_index=True)

@@ -108,6 +108,7 @@ def keep_bag(folder: Path, number: int, document: BagDocument, source: Path) -> 
         "document": _rename_files(document).model_dump(mode="json"),
         "source": str(source),
     }
+    # the last file: list_bags counts the bag from here on, and all else of it must be there
     write_whole(path / "document.json", json.dumps(stored).encode())
     return open_bag(folder, number)
 
@@ -196,6 +197,7 @@ def append_commands(
     ``durable``. Raise NotOpen where it accepts no more."""
     path = folder / "bags" / f"{number:04d}" / "given"
     lines = [json.dumps(command) + "\n" for command in commands]
+    # before the file is opened, which would create it and so make the bag an open one
     check_open(folder, number)
     with RecordFile(path / OPEN, LINES, durable=durable, lock="wait") as file:
         check_open(folder, number)  # it may have been closed since

@@ -46,6 +46,7 @@ class FunctionFiles(BagFiles):
 
     def input(self, digest: str) -> Path | None:
         """Return the file of a large part, or of the program that runs calls."""
+        # it comes from an agent and becomes part of a path: nothing but a digest may reach the disk
         if not _DIGEST.fullmatch(digest):
             return None
         path = self.folder / PARTS / digest
@@ -70,6 +71,8 @@ class FunctionFiles(BagFiles):
 
     def settle(self, task: int, attempt: int, counts: bool) -> None:
         """Commit or discard the value of an ended attempt, if it was large."""
+        # most values are small and come with the result: for them
+        # nothing is moved or deleted on disk
         if (task, attempt) in self._arrived:
             self._arrived.discard((task, attempt))
             super().settle(task, attempt, counts)

@@ -81,6 +81,7 @@ class DispatchJournal:
         body = b"".join(self._group)
         self._group = []
         magic = _MAGIC
+        # the fastest level: agents wait until the group is on disk
         if len(body) >= _WORTH and len(packed := zlib.compress(body, 1)) < len(body):
             magic, body = _PACKED, packed
         return _GROUPS.pack(magic, len(body), zlib.crc32(body), body=body)
@@ -101,6 +102,7 @@ class DispatchJournal:
     def roll(self, state: State) -> Roll:
         """Start a new segment with this state; the returned work must be carried out soon, in any
         thread."""
+        # opened before the old one is closed: where that fails, the journal is as it was
         following = self._open_segment(self._number + 1)
         self._file.close()
         self._number, self._file = self._number + 1, following
@@ -124,7 +126,9 @@ class Roll:
     def carry_out(self) -> None:
         """Do the work; any part of it may be repeated after a crash."""
         with self._alone:  # a slow one and the next could compact the same segment
+            # the state first: until it is on disk, a restart needs the older segments
             write_whole(self._folder / f"image-{self._number:06d}.bin", self._snapshot)
+            # also those that an earlier roll left when it was interrupted
             for old in _list_numbers(self._folder, "seg"):
                 if old < self._number:
                     compact(self._folder, old)
@@ -146,6 +150,7 @@ def compact(folder: Path, number: int) -> None:
     body = b"".join(
         _BLOCK.pack(bag, len(ends) // END.itemsize) + ends for bag, ends in whole.items()
     )
+    # before the segment is removed: a reader that does not find the one finds the other
     write_whole(folder / f"ends-{number:06d}.bin", zlib.compress(body, 6))
     segment.unlink()
 
@@ -187,6 +192,7 @@ def _read_groups(path: Path, last: bool) -> Iterator[bytes]:
         yield _decode_group(group)
     with path.open("rb") as file:
         file.seek(end)
+        # incomplete data at the end is a torn write in the last segment, and damage in any other
         rest = file.read(len(_MAGIC))
     if rest in _EARLIER or (rest and not last):
         _refuse(path, end)
@@ -236,10 +242,13 @@ class EndReader:
                 return
             if number != self._number:
                 self._go_to(number)
+            # computed before it is read: a segment that was closed only
+            # afterwards may have grown since
             whole = (self._folder / f"ends-{number:06d}.bin").exists() or number < later[-1]
             try:
                 yield from self._of_segment()
             except FileNotFoundError:
+                # it was compacted after it was listed; the ends that were read from it are skipped
                 yield from self._of_compacted()
                 whole = True
             if not whole:

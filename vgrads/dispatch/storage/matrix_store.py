@@ -33,6 +33,7 @@ _LONGEST_ABOUT = 1 << 20  # bytes; a longer file without a description is of som
 
 
 def _make_seed(number: int) -> int:
+    # part of the checksum, so that values never count for another block
     return zlib.crc32(number.to_bytes(4, "little"))
 
 
@@ -46,6 +47,7 @@ def join_values(values: Sequence[bytes]) -> bytes:
     """Join values in a block's format: their lengths, four bytes each, then the values."""
     lengths = array("I", map(len, values))
     if sys.byteorder == "big":
+        # the file is little-endian on every machine
         lengths.byteswap()
     return lengths.tobytes() + b"".join(values)
 
@@ -86,7 +88,10 @@ class MatrixStore:
         self._writer: RecordFile | None = None
         try:
             if write:
+                # without a description only an existing file is opened
                 mode = None if about is None else 0o666
+                # nothing is cut off yet: the file may be of something
+                # else, which must stay as it is
                 self._writer = RecordFile(path, _BLOCKS, lock="refuse", mode=mode, mend=False)
             self._file = self._writer.file if self._writer else os.open(path, os.O_RDONLY)
         except BlockingIOError as error:
@@ -120,6 +125,7 @@ class MatrixStore:
         self._at = array("q", [-1]) * self.grid.order.size
         whole = self._read(header.end if header else 0)
         if self._writer is not None:
+            # cut only now that the file is known to be a matrix file
             self._writer.cut(whole)
 
     def _is_foreign(self) -> bool:

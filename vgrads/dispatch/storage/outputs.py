@@ -50,6 +50,7 @@ class Outputs:
 
 
 def _pack(printed: PrintedOutput) -> bytes:
+    # JSON of an agent may contain lone surrogates, which UTF-8 cannot encode
     out, err = printed.out.encode(errors="replace"), printed.err.encode(errors="replace")
     value = printed.value.encode()
     body = out + err + value

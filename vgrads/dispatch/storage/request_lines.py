@@ -23,6 +23,7 @@ def append_request(path: Path, request: dict[str, Any], expected: int | None = N
     """Append a request, durably; return its number. ``expected``: how many there must be before.
     Raise StaleRequestError where there are others, OSError where it cannot be stored."""
     with RecordFile(path, LINES, lock="wait") as file:
+        # counted under the lock: two requests never get the same number
         number = sum(1 for _ in AppendedRecords(path, LINES).more())
         if expected is not None and number != expected:
             raise StaleRequestError("was changed by somebody else since it was read")

@@ -35,6 +35,7 @@ def apply_requests(folder: Path, number: int, core: Core, at_s: float) -> bool:
             for group in group_numbers(find_retriable(bag.tasks.status, tasks))
             for first, last, count in _split_range(group, bag.tasks.attempts)
         ]
+        # an entry beyond those of the journal was written before a crash, and is replaced
         applied = _read(folder, number)[: bag.retried]
         write_whole(_read_bag(folder, number) / _APPLIED, json.dumps([*applied, runs]).encode())
         core.retry(number, tasks, at_s, bag.retried)
@@ -72,6 +73,8 @@ class AttemptRounds:
             return
         self._size, self._before = size, []
         for runs in _read(self._folder, self._number):
+            # the largest number means "not retried here": no attempt
+            # reaches it (state.MOST_ATTEMPTS)
             before = np.full(max((last for _, last, _ in runs), default=-1) + 1, 2**16 - 1, "u2")
             for first, last, count in runs:
                 before[first : last + 1] = count

@@ -59,6 +59,7 @@ def read_status(folder: Path) -> dict[str, Any]:
 
 def write_agent_names(folder: Path, agents: Sequence[tuple[str, str]]) -> None:
     """Write name and site of all agents that ever joined, by number."""
+    # sites first, since readers read names first: so each name that is read has its site
     _replace(folder / "host-sites.json", [site for _, site in agents])
     _replace(folder / "hosts.json", [name for name, _ in agents])
 
