@@ -32,6 +32,7 @@ class ClosedSite:
 
     def submit(self, spec: SlotSpec) -> None:
         """Submit a slot request, at a time and for a time that cross no window."""
+        # a resumed run requests its slots again: one that was refused or withdrawn stays so
         if spec.id in self._ended:
             return
         now_s = self._clock.now()
@@ -50,6 +51,7 @@ class ClosedSite:
         for first_s, last_s in availability.no_starts(spec.procs, spec.duration_s + _ROUNDED_S):
             if now_s + last_s <= begin_s:
                 continue
+            # it would start where it may not: it begins after that time
             if begin_s > now_s + first_s:
                 begin_s = now_s + last_s
                 continue

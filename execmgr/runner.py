@@ -226,6 +226,7 @@ class Runner:
         events: list[Event] = []
         for slot, record in self.state.slots.items():
             if record.state is not None and not record.state.ended:
+                # first, since all requests to the site use the slot's present name
                 self._sites.rename(self.execution, slot, record.again)
                 events += take(slot, record.state)
                 if record.closing:
@@ -277,9 +278,12 @@ class Runner:
         event that cancels the run withdraws the request."""
         while events or self.state.replanning:
             events = events or [self._replan()]
+            # durable before anything is done: a later manager comes to the same commands
             self.around.journal.append(events)
             results: list[Event] = []
+            # a manager that was stopped for long may have been replaced, and must not act any more
             self.around.journal.confirm()
+            # only what the journal has may be forgotten where the task ran
             self.around.engine.stored()
             for event in events:
                 self.state, commands = step(self.execution, self.state, event)
@@ -293,6 +297,8 @@ class Runner:
         mail = self._mailbox.take(self.state.mailbox_read)
         if mail is not None:
             for message in mail.changes:
+                # others were applied before a crash that came before the end
+                # of their reading was recorded
                 if message[0] > self.state.changes_read:
                     self.execution, event = _change(
                         self.around, self.execution, self.state, message
@@ -377,6 +383,7 @@ class Runner:
         due = min(self.state.due_s, engine.wake_at(), self._sites.wake_at(self.execution))
         due = min(due, self._submissions.again_s, self._promise.again_s)
         if clock.virtual:
+            # no jump beyond the deadline, at which all that still waits is ended
             self._due_s = min(due, max(self.execution.plan.deadline_s, now) + 1.0)
             clock.advance_to(self._due_s)
         else:

@@ -103,6 +103,7 @@ class Sites:
         try:
             answers = driver.status([self._names.of(slot) for slot in requested])
         except SiteError as error:
+            # virtual time advances to what is due, so the repetition must be due
             if self._clock.virtual:
                 self._to_look.add(site)
             return self._silent.note(site, error)
@@ -120,6 +121,7 @@ class Sites:
 
     def _reported(self, site: str, slot: str, status: SlotStatus) -> SlotStatus:
         """Return the status of a slot, which is ready only when its pilot also accepts tasks."""
+        # it ended on request, however its site calls that
         if slot in self._to_close and status.state.ended:
             return replace(status, state=SlotState.RELEASED, reason="released")
         if status.state != SlotState.READY or self._states[slot] == SlotState.READY:
@@ -166,6 +168,8 @@ class Sites:
         pending = self._to_close if closing else self._to_open
         try:
             if closing:
+                # it is cancelled nevertheless: a request without an
+                # answer may have reached the site
                 self._to_open.discard(slot)
                 self._drivers[site].cancel(self._names.of(slot))
             else:

@@ -76,6 +76,7 @@ class AlarmChecks:
         self._basis, self._again_s = basis, now_s + _EVERY_S
         workflow_set = execution.snapshot.workflow_set
         minute = sender.minute_of_day(now_s)
+        # rules compare with the clock of the state, which otherwise moves with events only
         state = state._replace(now_s=max(now_s, state.now_s))
         for alarm in find_due_alarms(execution, state, lambda rule: _is_quiet(rule, minute)):
             rule = workflow_set.alarm_rules[alarm.rule]

@@ -139,6 +139,7 @@ def take_over_order(to: RuleState) -> None:
         before = to.progress.get(slot, SlotProgress())
         for key in fresh:
             to.replicas = to.replicas.set(key, ReplicaRecord())
+            # a task that was lost has a replica again
             if key[:2] in to.lost:
                 to.lost = to.lost.delete(key[:2])
         waiting = (n for n, k in enumerate(order) if to.replicas[k].state == ReplicaState.WAITING)

@@ -65,6 +65,7 @@ def _weigh(rule_state: RuleState, event: ReplicaEnded) -> tuple[str, bool]:
     if rule is None:
         more = rule_state.replicas[key].attempt + 1 < ATTEMPTS
         return find_fault(rule_state.execution, rule_state.replicas, event), more
+    # counts the failures before this one, so it precedes the record of this failure
     fault = explain_exhaustion(rule_state.execution, rule_state.replicas, key, rule, event.reason)
     rule_state.replicas = rule_state.replicas.set(
         key, record_failure(rule_state.replicas[key], rule)

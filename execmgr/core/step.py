@@ -273,6 +273,7 @@ class Transition(PromiseRules):
         if not (late or fallen or state.deferred or self._lost_more()):
             return
         failed = sum(1 for record in self.slots.values() if record.state == SlotState.FAILED)
+        # a shortfall that was planned for once leads to another request only after more losses
         how_bad = (len(self.lost), failed)
         short = explain_shortfall(self.execution, self.lost) if how_bad != state.tried else ""
         reason = short or (f"slot {late[0]} is overdue" if late else fallen)

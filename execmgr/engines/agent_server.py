@@ -34,6 +34,7 @@ class AgentServer:
         except OSError as error:
             raise _report_full_disk(error) from error
         self._loop = asyncio.new_event_loop()
+        # no agent knows a new port, so none can bring orders of an earlier manager
         if not self._before:
             agents.begin()
         agents.port = AgentPort(self.keys.secret, agents, agents.clock, self._news.set)
@@ -87,6 +88,7 @@ class AgentServer:
             self._problem = error if isinstance(error, SiteError) else _report_full_disk(error)
             return
         finally:
+            # also after an error, or the creator would wait for ever
             self._ready.set()
         while not self._closed:
             with suppress(TimeoutError):

@@ -172,6 +172,7 @@ class AgentEngine(FolderEngine):
             self._open().call(SlotAgents.begin)
 
     def cancel(self, key: ReplicaKey) -> None:
+        # a copy: threads remove orders at the same time
         for number, sent in list(self._sent.items()):
             if sent.order.key == key and sent.needed:
                 sent.needed = False
@@ -198,6 +199,7 @@ class AgentEngine(FolderEngine):
 
     def detach(self) -> None:
         self._detached = True
+        # before the server, which these threads use
         self._pool.shutdown(wait=True, cancel_futures=True)
         if self._server is not None:
             self._server.close()
@@ -210,6 +212,7 @@ class AgentEngine(FolderEngine):
     def on_end(self, key: Triple, end: AttemptEnd, out: str, err: str) -> None:
         sent = self._sent.get(key)
         if sent is None or not sent.needed:
+            # no event is journaled for it, so nothing else would let its agent forget it
             self._sent.pop(key, None)
             self._open().call(lambda agents: agents.confirm([key]))
             return

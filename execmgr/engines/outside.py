@@ -79,6 +79,7 @@ class OutsideEngine(CompletionQueue):
             for order in orders:
                 self._permits[order.key] = _Permit(order, self.clock.now())
             waiting = [self._waiting.pop(order.key[:2], ()) for order in orders]
+        # without the lock: callbacks of these futures may call this engine
         _is_complete(waiting)
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:

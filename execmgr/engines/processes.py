@@ -72,6 +72,7 @@ class ProcessEngine(FolderEngine):
         folders = {mark: self._folder.place(order) for mark, order in needed.items()}
         going_on = {mark for mark, folder in folders.items() if find_process(folder) is not None}
         ours = self._folder.marks
+        # before any task starts again in the same folder: what no task needs, or an ended one left
         kill_marked(lambda mark: mark.startswith(ours) and mark not in going_on)
         anew = []
         for mark, order in needed.items():
@@ -196,11 +197,13 @@ class ProcessEngine(FolderEngine):
             return
         self._replicas.drop()
         self._ordered.put(None)
+        # the starters first, so that no task begins afterwards
         self._join(*self._starters)
         self._replicas.signal(signal.SIGTERM)
         self._await(self._replicas.any_begun, _GRACE_S)
         self._replicas.signal(signal.SIGKILL)
         ours = self._folder.marks
+        # also processes that have left the session of their task
         kill_marked(lambda mark: mark.startswith(ours))
         self._await(lambda: len(self._replicas) > 0, _PATIENCE_S)
         self._closed = True
@@ -208,6 +211,7 @@ class ProcessEngine(FolderEngine):
         self._join(self._reaper)
         self._cleaner.stop()
         self._join(self._cleaning)
+        # a thread that hangs may still use it
         if not any(thread.is_alive() for thread in self._threads):
             self._spawner.close()
         self._finish()

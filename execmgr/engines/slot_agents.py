@@ -162,6 +162,8 @@ class SlotAgents:
     def turn(self) -> None:
         """Process the messages that came, then answer what can be answered."""
         now = self.clock.now()
+        # messages wait until all orders of an earlier manager are expected: an agent's list that
+        # names unknown ones would be answered by cancelling them
         if not self._has_begun:
             return
         for line, received in self.port.next_messages(False):

@@ -36,6 +36,7 @@ class WaitingOrders:
             here = [agent for agent in available if agent.slot == slot] if queue else []
             while queue and here:
                 chosen = _choose_node(queue[0], here)
+                # orders start in the plan's order: a smaller one does not pass
                 if chosen is None:
                     break
                 chosen.assign(queue.popleft())

@@ -102,6 +102,7 @@ class AgentOrders:
         text = command_text(order, folders)
         if order.environment.workdir and order.outputs:
             text = _add_workdir(order, text)
+        # files travel without their mode: names of programs are sent with the order
         programs = [name for name, path in files.items() if path.stat().st_mode & 0o100]
         return AgentOrder(
             command=text,

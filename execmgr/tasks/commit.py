@@ -66,6 +66,7 @@ def commit(folder: TaskFolder, orders: Sequence[TaskOrder]) -> list[str]:
     """Commit the outputs of these replicas; return for each why they do not count, empty if they
     do."""
     reasons = [_find_attempt(folder, order) for order in orders]
+    # one syncfs for all that wait: it costs as much for one output as for many
     if not all(reasons):
         try:
             sync(folder.run_folder)
@@ -92,6 +93,7 @@ def _find_attempt(folder: TaskFolder, order: TaskOrder) -> str:
     try:
         claim = _claim(folder, order)
         whose = _read_claim(claim)
+        # its data may not have reached the disk before the machine stopped
         if whose and whose["boot"] != boot_id():
             shutil.rmtree(claim)
             whose = {}

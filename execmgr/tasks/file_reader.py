@@ -70,6 +70,7 @@ class FileReader:
         """
         before = files if isinstance(files, Mapping) else dict.fromkeys(files)
         with self._turn:
+            # a file that did not answer in time would cost the whole limit again
             question = {name: was for name, was in before.items() if self.unread.get(name) != _LATE}
             answers: dict[str, Answer] = {}
             if question and self._hangs < _MOST_HANGS:
@@ -124,6 +125,7 @@ class FileReader:
             left_s = end_s - time.monotonic()
             if left_s <= 0 or not watch.poll(left_s * 1000.0):
                 raise TimeoutError
+            # without a buffer: poll does not see what a buffer has read already
             part = os.read(child.stdout.fileno(), _CHUNK)
             if not part:
                 raise EOFError

@@ -98,6 +98,7 @@ def _make_local_copy(file: Path, folder: Path) -> Path:
         _copy_file(file, draft)
         os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))
         draft.chmod(was.st_mode & 0o555)
+        # in one rename, so that a copy is complete or absent, also for a later manager
         draft.replace(stored_path)
     return stored_path
 
@@ -146,6 +147,7 @@ def _clone(old: BinaryIO, target: Path) -> bool:
     except OSError as error:
         with suppress(FileNotFoundError):
             target.unlink()
+        # a copy would not fit either
         if error.errno == errno.ENOSPC:
             raise
         return False

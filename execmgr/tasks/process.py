@@ -35,6 +35,7 @@ from vgrads.kernel.user_files import read_user_file
 
 NOTES = ".task"
 """In a scratch folder: the pid of the task's process, and after its end the exit code."""
+# the shell survives the SIGTERM that ends its command, so that it can record the exit code
 _ATTENDED = """\
 cd -- "$0" || exit 125
 trap : TERM
@@ -102,6 +103,8 @@ class TaskProcess:
             self.close()
             raise
         finally:
+            # from here on only the task holds this end: its closing
+            # shows that nothing of it is left
             os.close(reserved_fd)
         spawner.watch(self._pid, token)
 
@@ -175,6 +178,7 @@ def _reserve_fd(reserved_fd: int) -> int:
 def _read_notes(scratch: Path) -> list[int]:
     """Return [pid], [pid, exit code], or nothing yet."""
     try:
+        # a line without its line break is still being written
         whole = read_user_file(scratch / NOTES).decode().split("\n")[:-1]
         return [int(line) for line in whole]
     except (OSError, ValueError):
