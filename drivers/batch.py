@@ -74,6 +74,8 @@ class BatchDriver(LedgerDriver):
             self._ledger.move(spec.id, SlotState.FAILED, self._clock.now(), problem, True)
             return
         script = here_document(command, write_slot_script(spec, self._access.folder, launch))
+        # until the call returns, the job may or may not exist: after an
+        # error the next call looks first
         self._uncertain = True
         answer = self._site.call(script)
         self._uncertain = False
@@ -174,6 +176,7 @@ class BatchDriver(LedgerDriver):
         if report is not None:
             self._jobs[slot] = report.job
             self._missing.pop(slot, None)
+        # the mark decides: the batch system may have forgotten the job, or still show it as running
         if noted.outcome is not None:
             self._ledger.move(slot, *(noted.outcome[0], now, noted.outcome[1]), noted.permanent)
             if report is not None and report.goes_on:
@@ -181,8 +184,10 @@ class BatchDriver(LedgerDriver):
         elif report is None:
             self._note_absence(slot, now)
         elif report.state == SlotState.GRANTED:
+            # from the duration, since the site's clock may differ from this one
             began_s = now - (report.ran_s or 0.0)
             self._ledger.move(slot, SlotState.GRANTED, began_s)
+            # marks are written on nodes: without a shared home none is seen where commands run
             if noted.ready or not self._access.shared_home:
                 self._ledger.move(slot, SlotState.READY, now)
         else:

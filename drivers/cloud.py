@@ -183,6 +183,7 @@ class CloudDriver(LedgerDriver):
             self._fail(spec.id, f"refused: {error}", error.permanent)
             return
         except SiteError as error:
+            # the purchase may have arrived: the next one looks for instances first
             self._uncertain = self._uncertain or error.transient
             self._ledger.forget(spec.id)
             raise
@@ -198,6 +199,8 @@ class CloudDriver(LedgerDriver):
         if slot not in self._slots:
             self._look([slot])
         if slot in self._slots and not self._ended(slot):
+            # recorded only afterwards: where the call fails, the slot
+            # stays open and is released again
             self._api.terminate(self._slots[slot].ids)
             self._ledger.move(slot, SlotState.RELEASED, self._clock.now(), "released")
 
@@ -240,6 +243,7 @@ class CloudDriver(LedgerDriver):
     def _over_limit(self, usd: float) -> str:
         limit = self.access.spend_limit_usd
         committed = sum(slot.usd for slot in self._slots.values())
+        # a limit that is used up exactly must not fail by rounding
         if limit is None or committed + usd <= limit + 1e-9:
             return ""
         return (

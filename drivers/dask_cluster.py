@@ -136,6 +136,7 @@ class DaskCluster(LedgerDriver):
     def cancel(self, slot: str) -> None:
         if slot not in self._slots or self._ended(slot):
             return
+        # Dask cannot end a running thread: a mark on the node of the worker ends the pilot
         if self._slots[slot].futures:
             name = mark(slot)
             workers = self._slots[slot].workers

@@ -183,6 +183,7 @@ class Pbs(Dialect):
     def closures_command(self) -> str:
         """The reservations, and the nodes where there are any. Torque has no reservations."""
         return (
+            # names of days and months are parsed, so they must be those of the C locale
             f"{NOW}; command -v pbs_rstat >/dev/null || exit 0\n"
             f"LC_ALL=C pbs_rstat -f || exit $?\necho {_NEXT}\npbsnodes -a"
         )

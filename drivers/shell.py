@@ -60,6 +60,7 @@ class Shell:
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
+                # a group of its own, which can be killed with all children
                 start_new_session=True,
             )
             try:
@@ -98,6 +99,7 @@ class Shell:
             "BatchMode": "yes",
             "ConnectTimeout": str(max(1, int(self.timeout_s // 2))),
             "ControlMaster": "auto",
+            # a hash, since the path of a Unix socket has 107 bytes at most (unix(7))
             "ControlPath": str(_find_control_folder() / "%C"),
             "ControlPersist": "120",
             "ServerAliveInterval": "15",
@@ -158,6 +160,7 @@ def _find_control_folder() -> Path:
     users."""
     folder = Path(tempfile.gettempdir()) / f"vgrads-ssh-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
+    # the folder for temporary files is shared: another user could have created this one
     if folder.stat().st_uid != os.getuid():
         raise SiteError(f"{folder} belongs to another user", site="ssh", transient=False)
     return folder

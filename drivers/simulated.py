@@ -51,6 +51,7 @@ class _SlotLife:
             breaks_s = ready_s + draws.random() * max(0.0, at_s + spec.duration_s - ready_s)
             self._due.push(breaks_s, (spec.id, SlotState.FAILED, "a simulated fault of its node"))
         if spec.queue == SPOT and self.behaviour.spot_interruptions_per_hour > 0:
+            # the first interruption of any node ends the slot: the rates of its nodes add up
             nodes_hours = 3600.0 / self.behaviour.spot_interruptions_per_hour / spec.nodes
             taken_s = at_s + draws.exponential(nodes_hours)
             self._due.push(taken_s, (spec.id, SlotState.FAILED, "interrupted by the spot market"))

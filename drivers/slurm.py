@@ -124,9 +124,11 @@ class Slurm(Dialect):
 
     def submit(self, order: JobSubmission, access: SiteAccess) -> str:
         """Times are relative to now by the controller's clock, so zone and skew do not matter."""
+        # Slurm counts time limits in minutes
         minutes = max(1, math.ceil(order.walltime_s / 60))
         options = [
             "--parsable",
+            # a slot starts once: a requeued job would find its mark and end
             "--no-requeue",
             f"--job-name={order.name}",
             f"--comment={order.slot}",
@@ -264,6 +266,7 @@ class Slurm(Dialect):
         fields = line.split("|")
         if fields[0] == _COLUMNS[0] or len(fields) != len(_COLUMNS):
             return None
+        # numbers that were given twice (--duplicates) are distinguished by their submission
         return f"{fields[0]}@{fields[4]}", fields[3]
 
     def everybody(self) -> str:

@@ -26,6 +26,7 @@ class FileDigests:
     def of(self, path: Path) -> str:
         """Return the digest of a file's current content. OSError if it cannot be read."""
         stat = path.stat()
+        # with the inode: a file that replaces another may have the same size and time
         stamp = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
         entry = self._entries.get(path)
         if entry is None or entry.stamp != stamp:
@@ -45,4 +46,5 @@ class FileDigests:
         path = self._paths.get(digest)
         if path is not None and self._entries[path].digest == digest:
             return path
+        # that file has changed since, but another may still have the content
         return next((p for p, entry in self._entries.items() if entry.digest == digest), None)

@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 the library's
         self.transport = None
+        # a sender that waits for room must not wait for ever
         self._writable.set()
         if self._sink is not None:
             self._sink.broken()
@@ -162,6 +163,7 @@ class Connection(asyncio.Protocol):
         """Send an answer; no effect on a closed connection."""
         if self.transport is not None:
             ours = OURS if code >= 400 else ""
+            # a 204 must not have the header (RFC 9110, 8.6)
             length = f"Content-Length: {len(body)}\r\n" if code != 204 else ""
             head = f"HTTP/1.1 {code} {_REASONS[code]}\r\n{ours}{length}\r\n"
             self.transport.write(head.encode() + body)
@@ -191,6 +193,7 @@ def _parse(head: bytes) -> HttpRequest | None:
         scheme, _, key = headers.get("authorization", "").partition(" ")
     except ValueError:
         return None
+    # agents state the length; a request with both could be read in two ways (RFC 9112, 11.2)
     if length < 0 or "transfer-encoding" in headers:
         return None
     return HttpRequest(method, path, key if scheme.lower() == "bearer" else "", length, headers)

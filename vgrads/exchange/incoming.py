@@ -33,6 +33,7 @@ class IncomingOutput:
         """Finish a complete upload."""
         try:
             self._file.flush()
+            # the content is on disk before the file gets its name
             os.fsync(self._file.fileno())
             self._file.close()
             if self._digest and self._sum.hexdigest() != self._digest:

@@ -95,6 +95,7 @@ def open_keys(folder: Path) -> Keys:
     certificate, key, secret = (folder / name for name in (_CERTIFICATE, "key.pem", "secret"))
     if not secret.exists():
         pem, private = make_keys()
+        # the secret last: where it exists, the others are complete
         for path, body in (
             (certificate, pem.encode()),
             (key, private.encode()),

@@ -54,6 +54,7 @@ def read(body: bytes, agent_number: Callable[[str], int], now_s: float) -> Recei
     """Parse an agent's message; each field is checked for type and range. Raise InputError for an
     invalid one."""
     try:
+        # json accepts NaN and Infinity otherwise, which no range check would notice
         payload = json.loads(body, parse_constant=_refuse_constant)
         agent = _require_text(payload["host"])
         number = agent_number(agent)
@@ -101,6 +102,7 @@ def _refuse_constant(name: str) -> float:
 
 def _require_whole(value: object, most: int, least: int = 0) -> int:
     """Return an integer in a range. Raise ValueError for anything else."""
+    # isinstance would accept True
     if type(value) is not int or not least <= value <= most:
         raise ValueError(f"{_require_shown(value)} is not a whole number from {least} to {most}")
     return value
@@ -138,6 +140,7 @@ def _decode_value(value: object) -> str:
 
 
 def _require_shown(value: object) -> str:
+    # repr of an integer with more than 4300 digits raises ValueError
     return repr(value)[:40] if not isinstance(value, int) or abs(value) < 1 << 64 else "the number"
 
 

@@ -101,6 +101,7 @@ class AgentPort:
             )
             line.refuse(403)
             return None
+        # the slot of the key, whatever the sender wrote
         request.headers["slot"] = slot
         if request.method == "PUT":
             return self._arrival(request, line)
@@ -128,6 +129,7 @@ class AgentPort:
         elif request.method == "GET" and request.path.startswith("/inputs/"):
             path = self._owner.input(request.path.removeprefix("/inputs/"))
             task = asyncio.ensure_future(send_file(path, line))
+            # asyncio logs each exception of a task that nobody retrieves
             task.add_done_callback(lambda done: done.exception())
         elif request.method == "GET" and request.path == "/agent":
             line.answer(200, build_agent_file())
@@ -263,6 +265,7 @@ async def send_file(path: Path | None, line: Connection) -> None:
             while size > 0 and line.open and (chunk := file.read(min(_CHUNK, size))):
                 size -= len(chunk)
                 await line.send(chunk)
+        # the file has become shorter: the announced length cannot be kept
         if size:
             line.refuse(503)
     except OSError:
