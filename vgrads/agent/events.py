@@ -21,6 +21,7 @@ class Events:
     def __init__(self) -> None:
         self._wakeup_pipe, wakeup_writer = os.pipe()
         for fd in (self._wakeup_pipe, wakeup_writer):
+            # set_wakeup_fd requires it of the writing end; the other is emptied without waiting
             os.set_blocking(fd, False)
         self.ring = ring_of(wakeup_writer)
         """Wakes the loop, from any thread."""

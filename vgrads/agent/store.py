@@ -194,6 +194,7 @@ class _Line:
                 for piece in iter(lambda: answer.read(_PIECE), b""):
                     digest.update(piece)
                     _write(file, piece)
+            # the connection ended before the announced length: the next try starts again
             if answer.length:
                 raise ConnectionResetError("cut")
             return 200, digest.hexdigest()

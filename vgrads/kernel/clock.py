@@ -78,6 +78,7 @@ class Moment:
     @classmethod
     def now(cls) -> Moment:
         """Return the current instant."""
+        # unlike CLOCK_MONOTONIC it counts the time in which the machine is suspended
         return cls(time.time(), boot_id(), time.clock_gettime(time.CLOCK_BOOTTIME))
 
     def elapsed_s(self) -> float:

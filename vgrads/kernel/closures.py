@@ -78,6 +78,7 @@ class ClosedWindow:
         if isinstance(self.begins, datetime):
             yield _convert_to_unix_s(self.begins, zone)
             return
+        # a day more at both ends: the local date differs from that of UTC by one at most
         first = datetime.fromtimestamp(from_s - self.length_s, UTC).date() - timedelta(days=1)
         last = datetime.fromtimestamp(until_s, UTC).date() + timedelta(days=1)
         day = first + timedelta(days=((self.weekday or 0) - first.weekday()) % 7)

@@ -113,6 +113,7 @@ class _CompiledEntry(CPUDispatcher):
     def compile(self, sig: _Untyped) -> _Untyped:
         """Compile, or load what another process has compiled: it takes seconds, and processes that
         start together need the same functions."""
+        # who waits here finds the result on disk, and loads it
         with preparation(), _lock_compilation(Path(self._cache.cache_path)):
             return super().compile(sig)
 

@@ -181,6 +181,7 @@ _MOST_REPEATED = 20_000
 
 
 def _read_yaml(text: str) -> Any:
+    # before the values are built, which would take all memory
     _refuse_floods(text)
     return yaml.load(text, Loader=_YAML)
 

@@ -28,6 +28,7 @@ class EventQueue(Generic[Item]):
     def push(self, time_s: float, item: Item, priority: int = 0) -> int:
         """Add an event and return a ticket; lower ``priority`` goes first among simultaneous
         ones."""
+        # NaN compares as false with all numbers and would break the order of the heap
         if math.isnan(time_s):
             raise ValueError("an event needs a time, not NaN")
         ticket = self._next

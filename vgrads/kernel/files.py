@@ -67,8 +67,10 @@ def write_whole(path: Path, body: bytes, mode: int = 0o666) -> None:
         with os.fdopen(os.open(draft, flags, mode), "wb") as file:
             file.write(body)
             file.flush()
+            # the content before the name: after a crash the name must not lead to an empty file
             os.fsync(file.fileno())
         draft.replace(path)
+    # the new name is durable only with its folder
     sync_folder(path.parent)
 
 
@@ -89,6 +91,7 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that replaces this path when it is complete; no crash of this process leaves a
     part of it there. OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # several threads and processes may replace the same file
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     with name_in_errors(path, draft):
         try:

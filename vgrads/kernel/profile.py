@@ -38,6 +38,7 @@ def room(
 ) -> float:
     """Return the first start from ``start_s`` on, which is in step ``n``, at which at most ``most``
     processors are in use throughout; ``inf`` if it would end too late."""
+    # a task that ends exactly in time must not fail by rounding
     while start_s + length_s <= latest_end_s + 1e-9:
         end_s, blocked = start_s + length_s, -1
         while n < s.head[0] and s.times_s[n] < end_s:
@@ -72,6 +73,7 @@ def split(s: Steps, instant_s: float) -> int:
     steps = s.head[0]
     n = position(s.times_s, steps, instant_s)
     if n == steps or s.times_s[n] != instant_s:
+        # from behind, since the values move within one array
         for m in range(steps, n, -1):
             s.times_s[m], s.used[m] = s.times_s[m - 1], s.used[m - 1]
         s.times_s[n], s.used[n] = instant_s, s.used[n - 1]
@@ -100,6 +102,7 @@ def use(s: Steps, start_s: float, end_s: float, procs: int) -> None:
     first, last = split(s, start_s), split(s, end_s)
     for n in range(first, last):
         s.used[n] += procs
+    # processors are free again before the step from which on the search begins
     if procs < 0 and first < s.head[1]:
         s.head[1] = first
     join(s, last)

@@ -79,4 +79,5 @@ class RateLimiter:
         if len(self._windows) >= self._most:
             now = self._now()
             self._windows = {k: w for k, w in self._windows.items() if w.end_s > now}
+            # twice as many as are left, so that the removal costs little for each new window
             self._most = max(_LEAST_WINDOWS, 2 * len(self._windows))

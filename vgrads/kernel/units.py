@@ -174,6 +174,7 @@ def needed_of(fraction: float, total: int) -> int:
     >>> needed_of(0.75, 8), needed_of(0.1, 3)
     (6, 1)
     """
+    # 0.55 * 100 is 55.00000000000001, which must not become 56
     return max(1, math.ceil(fraction * total - 1e-9))
 
 
@@ -181,6 +182,7 @@ def _parse_number(value: str | float, where: str) -> float:
     try:
         if isinstance(value, str) and value.strip().endswith("%"):
             return float(value.strip()[:-1]) / 100
+        # Fraction also reads "3/4"
         return float(Fraction(value.strip())) if isinstance(value, str) else float(value)
     except (ValueError, ZeroDivisionError, TypeError, OverflowError) as error:
         raise InputError(f"'{value}' is not a number", where=where) from error
@@ -235,6 +237,7 @@ def billed_s(duration_s: float, billing_s: float) -> float:
     second)."""
     if duration_s <= 0 or billing_s <= 0:
         return max(0.0, duration_s)
+    # a duration of whole units must not be rounded up to one more
     return math.ceil(duration_s / billing_s - 1e-9) * billing_s
 
 

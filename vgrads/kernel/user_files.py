@@ -53,6 +53,7 @@ def protect_database(file: Path | str) -> None:
 
 def database_parts() -> set[Identity]:
     """Return the files of the databases that this process has opened, as far as they exist."""
+    # looked up each time: SQLite creates and deletes its log and index files
     parts = {identity_of(path + part) for path in tuple(_databases) for part in _PARTS}
     return {identity for identity in parts if identity is not None}
 
@@ -111,6 +112,7 @@ def _open(
             kind = _find_file_system(handle)
             if kind in _NO_DATA:
                 raise OSError(errno.EPERM, f"is on a file system without data ({kind})", str(path))
+        # by the descriptor and not by the name, which may lead to another file by now
         return open(f"/proc/self/fd/{handle}", "rb")  # noqa: PTH123 the one looked at
     finally:
         os.close(handle)
@@ -211,6 +213,7 @@ class _Reading:
 def _drop_to(account: int) -> None:
     """Become an account without groups, for good."""
     if account and os.geteuid() == 0:
+        # groups before the user: afterwards there is no right to change them
         os.setgroups([])
         os.setresgid(account, account, account)
         os.setresuid(account, account, account)
@@ -222,6 +225,7 @@ def main(account: int, limit_s: int) -> None:
     _drop_to(account)
     reading = _Reading()
     for line in sys.stdin:
+        # a read may never return: the default action of the signal ends the process
         signal.alarm(limit_s)
         request = json.loads(line)
         refused = {tuple(part) for part in request["refused"]}

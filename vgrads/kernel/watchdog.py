@@ -44,6 +44,7 @@ def _end_process(message: Callable[[], str]) -> None:
     """Exit at once, since the loop cannot; before, print the message and what each thread was
     doing, where that is possible: the disk may be full, the terminal closed, a pipe unread."""
     try:
+        # the report below may block, on a full pipe or a dead disk
         late = threading.Timer(_WRITING_S, os._exit, [INTERNAL_ERROR])
         late.daemon = True
         late.start()
@@ -51,6 +52,7 @@ def _end_process(message: Callable[[], str]) -> None:
         sys.stderr.flush()
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
     finally:
+        # without exit handlers, which could wait for the hung loop
         os._exit(INTERNAL_ERROR)
 
 
@@ -91,6 +93,7 @@ class Watchdog:
         try:
             yield
         finally:
+            # the time of the pause counts as progress
             self._beats += 1
             self._paused = False
 

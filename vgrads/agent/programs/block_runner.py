@@ -160,6 +160,8 @@ class Programs:
                     block.counted()
         finally:
             for pid in self.running:
+                # the block has failed, or enough was measured: the values
+                # of these cells are not needed
                 os.kill(pid, signal.SIGKILL)
         return [self.values[cell] for cell in block.cells()]
 

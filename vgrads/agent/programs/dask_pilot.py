@@ -38,6 +38,7 @@ def run_pilot(
             stderr=output,
         )
         code = None
+        # the mark is looked for too: the scheduler may start a pilot after its slot was released
         while code is None and time.monotonic() < end_s and not _release_mark(mark).exists():
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(max(0.01, min(_LOOK_S, end_s - time.monotonic())))

@@ -163,6 +163,7 @@ def _measure_file_rate(folder: str, file_mib: int) -> float:
         with os.fdopen(handle, "w+b", buffering=0) as file:
             parts = _time_writing(file.fileno(), file_mib)
             if hasattr(os, "posix_fadvise"):
+                # the file is dropped from the cache, so that it is read from the disk
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             os.lseek(file.fileno(), 0, os.SEEK_SET)
             begin, size = time.perf_counter(), 0
