@@ -194,6 +194,7 @@ class GridEngine(Dialect):
 
     def closures(self, printed: str, now_s: float, access: SiteAccess) -> tuple[Closure, ...]:  # noqa: ARG002 the protocol's
         """The calendar of a queue; calendars of single hosts are left aside."""
+        # qconf breaks long lines by a backslash
         head, _, described = printed.replace("\\\n", " ").partition(_NEXT)
         first, _, queues = head.partition("\n")
         clock = read_clock(first, "gridengine")
@@ -253,6 +254,7 @@ def ignore_errors(command: str, pattern: str) -> str:
 
 def _parse(text: str) -> ET.Element:
     try:
+        # what a login prints may stand before the document
         return ET.fromstring(text[text.index("<") :])
     except (ET.ParseError, ValueError) as error:
         raise SiteError(

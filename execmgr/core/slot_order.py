@@ -39,6 +39,7 @@ def settle(rule_state: RuleState) -> None:
 
 def _sort_slots(execution: ExecutionPlan, slots: set[str]) -> list[str]:
     """Return the slots of the plan, in its order."""
+    # sets of strings have another order in each process, but a replay must give the same commands
     numbers = execution.slot_numbers
     return sorted(slots & numbers.keys(), key=numbers.__getitem__)
 

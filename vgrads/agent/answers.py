@@ -34,6 +34,7 @@ def _refuse(name: str) -> None:
 
 def _require_type(kind: type[Value], value: object) -> Value:
     """Return a value of exactly this type. Raise ValueError for another one."""
+    # isinstance would accept True as a number
     if type(value) is not kind:
         raise ValueError(f"{repr(value)[:40]} is not of type {kind.__name__}")
     return value

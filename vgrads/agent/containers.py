@@ -27,6 +27,7 @@ def ending(engine: str, name: str) -> tuple[str, ...]:
     """Return the words of a command that ends a container; empty if it ends with its processes."""
     if engine not in CLIENTS:
         return ()
+    # podman waits ten seconds before it kills, and fails where the container is gone
     patience = ("--time", "0", "--ignore") if engine == "podman" else ()
     return (engine, "rm", "--force", *patience, name)
 

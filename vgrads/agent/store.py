@@ -242,6 +242,7 @@ class _Line:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            # at random: otherwise all agents would ask a manager that returns at the same time
             self._stop.wait(random.uniform(0, pause_s))
             pause_s = min(2 * pause_s, _LONGEST_S)
         raise FetchFailed("the agent is leaving")

@@ -45,6 +45,7 @@ class ChunkedMap:
         self._taken = 0  # chunks whose results are being read
         self._running = self._done_items = 0
         self._ran_s = 0.0
+        # reentrant: a future that is done already calls back while a chunk is being added
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
         self._feed()
@@ -55,6 +56,7 @@ class ChunkedMap:
         if not self._done_items:
             return 1
         each_s = max(self._ran_s / self._done_items, 1e-7)
+        # half of an equal share of what is left, so that all places end at about the same time
         most = _MOST_ITEMS if self._left is None else ceil(self._left / self._places / 2)
         return max(1, min(_MOST_ITEMS, int(_TARGET_S / each_s), most))
 

@@ -51,6 +51,7 @@ class CallBag:
                 raise RuntimeError(f"no more calls can be submitted: {self.futures.problem}")
             if future.key is not None and self.calls.address:
                 future.key.submitting(self.calls.address, self._count)
+            # before the call is sent, since its end may come at once
             future.bag, future.task = self.futures, self._count
             self.futures.waiting[self._count] = future
             self._count += 1

@@ -54,6 +54,7 @@ class KeyedResults:
         try:
             with replace_file(self._path(key, "value")) as file:
                 write_packed([head, *parts], file)
+            # only after the value is stored: where both exist, the value counts
             self._path(key, "call").unlink(missing_ok=True)
         except OSError as error:
             reason = error.strerror or error

@@ -57,6 +57,7 @@ class CallFuture(Future[Any]):
         if ended.temporary and ended.file is not None:  # mapped parts stay
             ended.file.unlink(missing_ok=True)
         if good and self.key is not None:
+            # stored before anybody sees the result: a program that has it may end at once
             self.key.returned(self.parts)
         with suppress(InvalidStateError):  # cancelled meanwhile
             if good:

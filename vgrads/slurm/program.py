@@ -51,6 +51,7 @@ def to_bytes(text: str) -> bytes:
 
 def request_body(command: str, arguments: list[str]) -> dict[str, object]:
     """Return the request of a command, with the state of this process that matters to it."""
+    # it can be read only by setting it
     umask = os.umask(0)
     os.umask(umask)
     environment = {
@@ -183,6 +184,7 @@ def ask(address: str, command: str, body: dict[str, object]) -> dict[str, object
     """Return the service's answer; an unreachable service is tried again, and started if it is a
     private one. The request's id makes a repetition safe. Raises CommandFailure."""
     token = _read_token() if address.startswith("http") else ""
+    # escapes keep what was no UTF-8: a surrogate cannot be encoded otherwise
     data = json.dumps(body).encode("ascii")
     end_s, pause_s, started = time.monotonic() + PATIENCE_S, 0.02, False
     while True:
@@ -309,6 +311,7 @@ def write_all(descriptor: int, text: str) -> None:
         try:
             data = data[os.write(descriptor, data) :]
         except BlockingIOError:
+            # another program has made this terminal or pipe non-blocking
             time.sleep(0.01)
 
 
@@ -328,6 +331,7 @@ def execute(words: list[str], environment: object, stdin: object) -> None:
     if isinstance(environment, dict):
         variables = {to_bytes(str(n)): to_bytes(str(v)) for n, v in environment.items()}
     if isinstance(stdin, str):
+        # not a pipe: a text that is longer than its buffer would block here
         descriptor = os.memfd_create("stdin")
         write_all(descriptor, stdin)
         os.lseek(descriptor, 0, os.SEEK_SET)

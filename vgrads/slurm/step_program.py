@@ -150,6 +150,7 @@ def _find_next_step() -> int:
     """Return the number of a new step of this job; 0 where nobody counts them."""
     try:
         with Path(os.environ[STEPS]).open("ab") as file:
+            # the file has one byte for each step, and several steps may start at once
             fcntl.flock(file, fcntl.LOCK_EX)
             number = file.seek(0, os.SEEK_END)
             file.write(b".")

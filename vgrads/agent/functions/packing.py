@@ -36,6 +36,7 @@ def packed_size(parts: Sequence[Part]) -> int:
     """Return the number of bytes of packed parts."""
     at = _begin(len(parts))
     for part in parts:
+        # -at % _LINE: the bytes up to the next multiple
         at += -at % _LINE + len(part)
     return at
 

@@ -24,7 +24,7 @@ def age_goal(
     if "state" not in goal:  # as written by an earlier version
         return dict(goal)
     now_s = status.get("now_s")
-    # the clock of a dispatcher stands still while none works: its age follows from the calendar
+    # the status is as old as the last work of its dispatcher: now follows from the calendar
     if not status.get("virtual") and status.get("began_unix_s") is not None:
         now_s = now_unix_s - status["began_unix_s"]
     result = {**goal, "promise_age_s": None, "due": None}

@@ -131,6 +131,7 @@ def _make_limits(allowed: AllowedTargets | None) -> Json | None:
 def _ask(request: Json, longest_s: float = LONGEST_S) -> Json:
     """Return the answer of the program. What it writes otherwise is lost: it might contain the
     secret."""
+    # -P: nothing is imported from the working directory, whatever files are there
     command = [sys.executable, "-P", "-m", "vgrads.portal.jobs.alarm_program"]
     try:
         done = subprocess.run(

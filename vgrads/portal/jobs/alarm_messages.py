@@ -85,6 +85,7 @@ class AlarmMessages:
                 targets.append(target)
         if not targets:
             return
+        # computed once for all tries, by the first of them
         text = cache(partial(self._text, execution, state, alarm))
         send = partial(self._try, alarm, text=text)
         before = self._threads.get(alarm.rule)
@@ -162,6 +163,7 @@ class _MessageThread(threading.Thread):
         if self._before is not None:
             self._before.hurry.set()
             self._before.join()
+            # the earlier thread, and those before it, need not stay in memory
             self._before = None
         targets = self._targets
         for pause_s in (*self._pauses_s, None):

@@ -291,6 +291,7 @@ def retry(store: Records, row: BagEntry, tasks: Sequence[int] | None) -> tuple[i
         )
     count = count_retriable(folder, row.number, row.id, tasks)
     try:
+        # before the bag is opened again: a dispatcher that is started for it must find the request
         request_retry(folder, row.number, tasks)
     except OSError as error:
         raise InputError(

@@ -148,6 +148,7 @@ def take_over(
     events of the journal before this one are used, and kept.
     """
     setup = record.setup()
+    # first, so that no other manager appends to the journal that is read now
     record.lease.take()
     try:
         stop = stop or record.stop_reason()
@@ -157,6 +158,7 @@ def take_over(
         record.lease.leave()
         raise
     if until is not None:
+        # only after what is left of the journal was read without an error
         record.cut(until)
     replayed = not uses_real_site(setup.catalog, executions[0].plan)
     if replayed and not stop:
@@ -233,6 +235,7 @@ def carry_out(
         store.end_run(run_id, "interrupted", {}, gantt)
         lease.leave()
         raise
+    # a manager that was replaced while it worked must not store its outcome
     lease.confirm_now()
     result = list_acquisitions(outcome.execution, outcome.state)
     lease.while_leased(lambda: store.add_acquisitions(run_id, result))

@@ -261,6 +261,7 @@ class Supervisor:
         """Cancel all runs of this supervisor, and wait for them for a limited time."""
         end_s = time.monotonic() + _END_S
         while time.monotonic() < end_s:
+            # a copy: threads in which work ends remove entries
             runs = [work.run_id for work, _ in list(self._busy.values()) if work.kind == RUN]
             if not runs:
                 return
@@ -288,6 +289,8 @@ class Supervisor:
         self._dispatchers.stop()
         for engine in list(self._outside.values()):
             engine.detach()
+        # last: another service may take the work at once, and no process
+        # of this one may be left with it
         self.works.release(self._owner)
 
     def _look_after(self) -> None:

@@ -103,6 +103,7 @@ class CollectedHistories:
         jobs = self._jobs[machine]
         head = [jobs[""].line] if "" in jobs else []
         text = "\n".join([*head, *(jobs[key].line for key in sorted(jobs) if key)]) + "\n"
+        # without the time: the same lines give the same bytes
         return gzip.compress(text.encode(), mtime=0)
 
     def _count(self, name: str) -> int:

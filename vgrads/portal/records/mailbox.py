@@ -80,6 +80,7 @@ class MessageBox:
                 released[key] = Release(
                     number=number, command=body["command"], memory_mib=body["memory_mib"]
                 )
+                # of a release and a give-up of one task the later one counts
                 abandoned.pop(key, None)
             elif body["kind"] == "give-up":
                 abandoned[key] = body["reason"]

@@ -76,6 +76,7 @@ def prune(store: Store, keep_s: float | None, history_keep_s: float | None) -> d
 def _shrink(store: Store) -> None:
     """Return free space to the file system; PostgreSQL does so by itself."""
     if store.engine.dialect.name == "sqlite":
+        # SQLite does not permit VACUUM in a transaction
         with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM"))
             connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)"))

@@ -101,6 +101,7 @@ class RunLease:
                 "heartbeats": row.heartbeats + 1,
                 **make_heartbeat(session),
             }
+            # compare and set: a row that has changed since belongs to a manager that is alive
             observed = (
                 col(LeaseRow.number) == row.number,
                 col(LeaseRow.heartbeats) == row.heartbeats,
@@ -146,6 +147,7 @@ class RunLease:
         self._await(lambda again: self._write(write, again))
 
     def _write(self, write: Callable[[Connection, bool], object], again: bool) -> None:
+        # before the transaction: the lease must not seem to last longer than others think it does
         began_s = time.monotonic()
         renew = _make_renewal(self._engine.dialect.name)
         with self._engine.begin() as connection:

@@ -79,6 +79,7 @@ class RunRecord:
         ]
 
         def write(connection: Connection, again: bool) -> None:
+            # a first try may have been committed although its answer was lost
             if rows and not (again and self._count(connection) == self._position + len(rows)):
                 connection.execute(_APPEND, rows)
 

@@ -133,6 +133,7 @@ class _Estimates:
         """Store the distributions of the tools that the owner has run, and the sums over owners."""
         tools = tools_to_json(pool_tools(StoredRecords(self.own())))
         session.merge(LearnedRow(what=_TOOLS + self._owner, body=json.dumps(tools)))
+        # the sums below are read from the database and must contain what was just stored
         session.flush()
         each = select(col(LearnedRow.body)).where(col(LearnedRow.what).startswith(_TOOLS))
         owners = [tools_from_json(json.loads(text)) for text in session.scalars(each)]
@@ -192,6 +193,7 @@ class RunTimeRecords:
         before = self.history(record.kind for record in fresh)
         rows, old = self._stored(learn(before, fresh)), self._stored(before)
         new = [row for key, row in rows.items() if key not in old]
+        # new rows before old ones are deleted: a crash in between loses no record
         self._add(new)
         self._drop([key for key in old if key not in rows])
         return len(new)

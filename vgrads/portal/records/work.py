@@ -130,6 +130,7 @@ class Works:
             row = session.exec(query).first()
             if row is None or (row.state == "taken" and not is_dead(heartbeat_of(session, row))):
                 return False
+            # a process that takes the row at the same time changes one of these values
             observed = (
                 col(WorkRow.id) == row.id,
                 col(WorkRow.state) == row.state,
@@ -231,6 +232,7 @@ def _make_item(row: WorkRow) -> WorkItem:
 
 def _take(session: Session, row: WorkRow, owner: str) -> bool:
     """Mark a row as taken; return False where another process was faster."""
+    # compare and set: several services may try to take the same row
     result = session.execute(
         update(WorkRow)
         .where(
