@@ -234,7 +234,7 @@ def _split_all(
         left[base + node], right[base + node] = base + nodes, base + nodes + 1
         spans[nodes, 0], spans[nodes, 1] = low, middle
         spans[nodes + 1, 0], spans[nodes + 1, 1] = middle, high
-        # only the smaller part's rows are summed: the larger part's sums are the difference (Ke et al.)
+        # rows are summed for the smaller part only: the rest is the difference (Ke et al. 2017)
         few = nodes if middle - low <= high - middle else nodes + 1
         many = 2 * nodes + 1 - few
         _sum_histogram(bins, slope, order, spans, sums, few)

@@ -218,7 +218,7 @@ class Calibration:
         for number, window in enumerate(WINDOWS):
             part = newest[:window]
             if len(part) >= _ENOUGH:
-                # n + 1, as in conformal prediction: the next score is as likely in each of n + 1 gaps
+                # n + 1, as in conformal prediction: a next score is as likely in each of n + 1 gaps
                 rank = min(len(part) - 1, math.ceil(target * (len(part) + 1)) - 1)
                 value = float(np.partition(part, rank)[rank])
                 group.trackers[len(RATES) + number] = min(HIGHEST, max(value, self.nominal / 4))
