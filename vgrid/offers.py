@@ -128,8 +128,7 @@ def offer_batch_slots(
     at_once = sum(not stay.submit_s for stay in stays)
     results = []
     for stay in stays:
-        # jobs that wait for the time after a closure count towards the limit at once with the
-        # others
+        # jobs for the time after a closure wait from now on: they share the limit with the others
         most = left if stay.submit_s or at_once < 2 else left // 2 + (left % 2 and not stay.fixed)
         count = min(queue.max_procs // procs, most, request.count)
         results += _make_batch_slots(

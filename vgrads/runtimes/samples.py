@@ -98,8 +98,7 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
     values = np.maximum(seconds, step / 2)
     gain = _choose_gain(rows)
     felt = {row.machine: scores.get(row.machine, _NO_SCORE) * gain for row in rows}
-    # rounding is uniform over a step: variance step² ÷ 12, in logarithms divided by the time
-    # squared
+    # rounding is uniform over a step: variance step² ÷ 12; of a logarithm, ÷ the time squared
     sample = _sample(kind, rows, np.log(values), step**2 / 12 / values**2, felt, len(every))
     return replace(sample, gain=gain)
 
