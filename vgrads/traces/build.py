@@ -59,8 +59,7 @@ class JobBuilder:
         self.name = name
         self.report = ReportBuilder(format_name)
         self._what = what
-        # machine numbers: lists of Python's take several times the memory, and logs have millions
-        # of jobs
+        # arrays of machine numbers: lists take several times as much memory for millions of jobs
         self._times = {key: array("d") for key in ("submit", "start", "end", "request")}
         self._codes = {key: array("q") for key in ("procs", "user", "queue", "bag")}
         self._users: dict[str, int] = {}

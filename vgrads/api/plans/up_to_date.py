@@ -254,8 +254,7 @@ def _select_unchanged(
             if out.issuperset(workflow.tasks[task_id].parents)
             and all(readers[name] and out >= readers[name] for name in gone[task_id])
         }
-        # a task that must run needs its parents' outputs, so others may have to run too: until no
-        # more do
+        # a task that must run may need others to run again: repeated until no more do
         if remaining == out:
             return out
         out = remaining
