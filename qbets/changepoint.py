@@ -30,7 +30,7 @@ def run_length(quantile: float, autocorrelation: float) -> int:
     rho = min(max(autocorrelation, 0.0), 0.95)
     limit = (1 - quantile) ** 3
     for length, chance in enumerate(_run_chances(quantile, rho), 1):
-        # without correlation three misses have exactly this probability, whatever the rounding
+        # without correlation three misses have exactly this probability: rounding must not decide
         if chance <= limit * (1 + 1e-9):
             return length
     return _LONGEST

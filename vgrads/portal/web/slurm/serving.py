@@ -70,7 +70,6 @@ def serve_slurm(
         service = SlurmService(folder, catalog, keep_s=how.keep_s, rules=how.rules)
         service.start()
         try:
-            # the socket of a process that was killed is still there, and could not be bound
             path.unlink(missing_ok=True)
             with _serve_also_at(service, folder, listener) as place:
                 places = f"{path}{place and f' and {place}'}"
