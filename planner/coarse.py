@@ -65,6 +65,7 @@ def _trade_batches(draft: Draft, single_slot_placements: SingleSlotPlacements) -
         if max(more, replica) <= before:
             break
         if more >= replica:
+            # the trial with more workflows was undone at its end
             draft.replay_whole(with_more)
         steps.append(
             {
@@ -126,6 +127,7 @@ def _place_each(
     many of different shapes in succession have no room; return how many were placed."""
     placed, failed, misses = 0, set[int](), 0
     for name in names:
+        # equal workflows share one mapping of tasks, so its identity stands for the shape
         shape = id(draft.snapshot.workflow_by_name[name].tasks)
         if placed >= most or misses >= _MISSES:
             break
@@ -189,6 +191,7 @@ def _find_most_probable_batch(draft: Draft, paid: Sequence[Slot]) -> Packing | N
         best = max(best, tried(size), key=itemgetter(0))
         if best[0][0] >= workflow_set.probability:
             break
+    # a power of four can be far more than is needed
     half = -best[0][2] // 2
     return (max(best, tried(half), key=itemgetter(0)) if half else best)[1]
 

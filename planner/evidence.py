@@ -72,6 +72,7 @@ def add_evidence(snapshot: Snapshot, plan: Plan) -> Plan:
         plan,
         dropped=dropped,
         placements=placements,
+        # a late replica delays no other in this count, which may so exceed the simulated promise
         promise=replace(plan.promise, cautious=min(draft.promise, plan.promise.probability)),
         reasons=_list_reasons(draft, replace(plan, placements=placements)),
     )

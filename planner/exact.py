@@ -71,6 +71,7 @@ def place_optimal(draft: Draft) -> float | None:
     model.solve(solver)
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
+    # solvers return binary variables as floating-point numbers near 0 and 1
     chosen = [start for start, x in take.items() if (x.value() or 0.0) > 0.5]
     gap = solver.gap or 0.0
     _put(draft, chosen, gap)
@@ -109,6 +110,7 @@ def _list_instants(slot: Slot, durations: Sequence[float], deadline_s: float) ->
     for size in range(1, 5):
         sums.update(sum(chosen) for chosen in combinations(durations, size))
     begins = [time_s for time_s, _ in slot.curve.milestones]
+    # rounded: the same run times added in another order are the same instant
     every = {round(b + s, 6) for b in begins for s in sums if b + s < deadline_s}
     return sorted(every)[:_INSTANTS]
 
@@ -121,6 +123,7 @@ def _add_room(
         here = [start for start in take if start.slot == slot.id]
         for key in {start.key for start in here}:
             model.addConstraint(pulp.lpSum(take[s] for s in here if s.key == key) <= 1)
+        # use rises only at starts, so these instants suffice
         for instant in {start.start_s for start in here}:
             busy = [s for s in here if s.start_s <= instant < s.end_s]
             model.addConstraint(pulp.lpSum(s.procs * take[s] for s in busy) <= slot.procs)

@@ -141,6 +141,7 @@ def plan_alone(snapshot: Snapshot, options: Options, judged: bool = False) -> Pl
     plan, budget = _plan_by_policy(snapshot, options, judged), workflow_set.most_usd
     would_usd, left_usd, enough = plan.cost_usd, budget, plan.feasible
     while plan.cost_usd > budget + 1e-9 and left_usd > 0:
+        # at least a tenth less each time, so that few plans are made
         left_usd = max(0.0, left_usd - max(plan.cost_usd - budget, 0.1 * budget))
         tighter = replace(snapshot, workflow_set=replace(workflow_set, budget_usd=left_usd))
         plan = _plan_by_policy(tighter, options, judged)

@@ -64,6 +64,7 @@ def find_unplaced(snapshot: Snapshot, plan: Plan) -> list[Workflow]:
 
 def _select_distinct(workflows: Sequence[Workflow]) -> list[Workflow]:
     """Return the first workflow of each shape: the same tasks have the same obstacles."""
+    # reversed twice: of equal keys a dict keeps the last
     return list({id(w.tasks): w for w in reversed(workflows)}.values())[::-1]
 
 
@@ -89,6 +90,7 @@ def _find_money_obstacle(snapshot: Snapshot, plan: Plan) -> str:
     workflow_set = snapshot.workflow_set
     if workflow_set.budget_usd is None or not any(slot.paid for slot in snapshot.slots):
         return ""
+    # what the phases have recorded already, before anything is planned again
     for step in _list_refused(plan):
         if step.get("would_place", 0) >= step.get("missing", 1):
             return _describe_over_budget(workflow_set.budget_usd, step["would_cost_usd"])

@@ -51,6 +51,7 @@ def _make_outlook(remainder: Snapshot, plan: Plan, progress: Progress) -> Outloo
     in_time = needed_done_s[np.isfinite(needed_done_s)]
     end_s = float(np.median(in_time)) + progress.now_s if len(in_time) else None
     probability = float(np.isfinite(needed_done_s).mean())
+    # counted without failures: that they repeat makes a promise improbable, not impossible
     possible = bool(len(in_time)) or simulated.promise(plan.needed) > 0
     return Outlook(probability, end_s, possible or _is_possible(remainder, plan))
 
@@ -77,6 +78,7 @@ def _add_failures(
 def _is_possible(remainder: Snapshot, plan: Plan) -> bool:
     """Return True where the plan is kept in some of many scenarios, or with every wait and run time
     at its 5 % quantile."""
+    # one scenario: nothing is random in the best case
     if _simulate_remainder(_make_best_case(remainder), plan, 1).promise(plan.needed) > 0:
         return True
     simulated, seed = 0, remainder.seed + FRESH

@@ -159,6 +159,7 @@ def _list_cloud_options(draft: Draft) -> list[Option]:
 
 def _compute_gain_per_usd(draft: Draft, option: Option) -> float:
     gain = option[0] - draft.promise + 1e-6
+    # within a billing unit that is paid for, more work costs nothing
     return gain / max(option[1] - draft.cost_usd, 0.01)
 
 

@@ -120,6 +120,7 @@ class _Probes:
             plans[amount] = self.meets(change(amount))
             return plans[amount] is not None
 
+        # as if every larger amount sufficed: a plan that a search misses makes the result larger
         number = bisect_left(grid, True, key=meets)
         best = plans.get(grid[number]) if number < len(grid) else None
         if best is None:

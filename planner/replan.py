@@ -457,6 +457,7 @@ def _merge_plans(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
     for p in fresh.placements:
         if p.task_key in runs:
             continue
+        # numbers go on after those of the old plan, whose replicas stay in the journal
         last[p.task_key] = last.get(p.task_key, -1) + 1
         begin_s, end_s = p.start_s + progress.now_s, p.end_s + progress.now_s
         added.append(replace(p, replica=last[p.task_key], start_s=begin_s, end_s=end_s))

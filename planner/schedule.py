@@ -165,10 +165,12 @@ def arrange(
         turn=tasks.turn[rows.task],
         replica=rows.replica,
     )
+    # lexsort orders by its last key first: slot by slot
     turns = np.lexsort((*keys, rows.slot))
     replicas = np.zeros(len(turns), _REPLICA)
     for name in ("slot", "task", "procs", "start_s", "length_s"):
         replicas[name] = getattr(rows, name)[turns]
+    # the stored ones serve every plan of this snapshot
     records = tasks.records.copy()
     records["replicas_at"] = _find_begins(replicas["task"], len(records) - 1)
     places: dict[str, int] = {}
@@ -244,6 +246,7 @@ def _number_tasks(snapshot: Snapshot) -> TaskNumbers:
         _find_begins(source, base),
     )
     by_target = np.argsort(target, kind="stable")
+    # sorting the order gives each name its rank
     turns = np.argsort(np.argsort(list(by_name)))
     return TaskNumbers(
         by_name=by_name,

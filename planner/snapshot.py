@@ -134,6 +134,7 @@ class Snapshot:
         result[0], result[1] = _LINK.latency_s, _LINK.bandwidth_mib_s
         for pair, link in self.links.items():
             if len(pair) == 2 and pair <= number.keys():
+                # a link is the same in both directions
                 for there, back in permutations(number[site] for site in pair):
                     result[:, there, back] = link.latency_s, link.bandwidth_mib_s
         np.fill_diagonal(result[0], 0.0)

@@ -146,6 +146,7 @@ def backtest_levels(
     """Return a backtest for each probability. By the state, one replay answers for all."""
     if not settings.looks_at_state:
         replays = [
+            # change points and the adaptive correction follow the quantile: a replay for each
             _replay(log, settings.for_bounds(probability), NONE, callback)
             for probability in probabilities
         ]
@@ -185,6 +186,7 @@ def _replay(
     passing = HistoryReplay(log, make_predictor(settings, log, further))
     if callback is not None:
         for row in range(_STEP, len(log), _STEP):
+            # stops only to report progress: what is learned does not depend on where a replay stops
             passing.to(float(log.submit_s[row]))
             callback(row, len(log))
     passing.to()

@@ -24,6 +24,7 @@ SHARE = 0.15
 FADES_S = 4 * 3600.0
 """Time after which the weight of a queue's state has fallen to a third (1/e) of that for jobs
 submitted at once."""
+# the least history for which QBETS itself has a bound of .95 at confidence .95
 _FEWEST = 59  # minimum number of past waits for a prediction
 REFRESH = 256
 """Submissions after which the quantiles of past waits are computed anew."""
@@ -35,6 +36,7 @@ def compute_knots(waits_s: Floats) -> Floats | None:
     few."""
     if len(waits_s) < _FEWEST:
         return None
+    # a rank and no interpolation: each quantile is a wait that occurred
     ranks = np.ceil(_LEVELS * len(waits_s)).astype(np.int64) - 1
     roots: Floats = np.cbrt(waits_s[ranks])
     return roots
@@ -53,6 +55,7 @@ def blend_predictions(state: Floats, past: Floats | None, age_s: float = 0.0) ->
         return state
     gone = compute_lost_share(age_s)
     share = np.where(_LEVELS < 0.5, gone, SHARE + (1.0 - SHARE) * gone)
+    # weights differ below and above the median, so the mean of two ascending rows may fall there
     both = np.maximum.accumulate((1.0 - share) * state + share * past, axis=-1)
     return np.where(np.isnan(past), state, both)
 
@@ -69,6 +72,7 @@ class PastKnots:
     def refresh(self, floor: QueuePredictor, row: int) -> None:
         """Compute all quantiles anew where a job of this number is due for it, or the clusters are
         new; lookups use these from then on."""
+        # binning anew makes new streams: their identity shows that the clusters are others
         if row % REFRESH and floor.streams is self._streams:
             return
         self._streams = floor.streams
@@ -93,6 +97,7 @@ class PastKnots:
         result = self._cache.get(bin_number)
         if not floor.settings.sees_waiting:
             return result or (stream, -1, None)
+        # after a new binning the same number may mean another cluster
         if result is not None and result[0] is stream and result[1] == epoch:
             return result
         return stream, epoch, compute_knots(stream.sorted_waits)

@@ -49,6 +49,7 @@ class Trees:
     def of(self, rows: Floats) -> Floats:
         """Return the levels of each row: rows × levels."""
         shape = (self.feature, self.threshold, self.left, self.right)
+        # compiled only where the steps to save are worth loading the compiled code
         walk = _walk_trees.after(len(rows) * len(self.roots) * _STEPS)
         return np.asarray(walk(rows, self.roots, shape, self.value, self.start))
 
@@ -57,9 +58,11 @@ def grow(rows: Floats, target: Floats, levels: tuple[float, ...], growth: Growth
     """Learn quantiles of a target at ascending levels from rows without NaN."""
     edges = [_compute_edges(column) for column in rows.T]
     width = max(1, *(len(column) for column in edges))
+    # columns differ in their number of edges; infinity at the end keeps the order for searchsorted
     table = np.full((len(edges), width), np.inf)
     for number, current in enumerate(edges):
         table[number, : len(current)] = current
+    # the nodes of a binary tree with so many leaves
     size = 2 * growth.leaves - 1
     nodes = growth.trees * size
     feature, threshold = np.full(nodes, -1), np.zeros(nodes)
@@ -97,6 +100,7 @@ def _compute_edges(column: Floats) -> Floats:
 
 
 def _bin_rows(rows: Floats, edges: Floats) -> Bins:
+    # 64 bins fit in a byte; growing reads this table once for every split
     result = np.empty(rows.shape, dtype=np.uint8)
     for column in range(rows.shape[1]):
         result[:, column] = np.searchsorted(edges[column], rows[:, column])
@@ -189,6 +193,7 @@ def _select_quantile(values: Floats, count: int, level: float) -> float:
     result = values[low]
     if low + 1 >= count:
         return float(result)
+    # the selection has left all larger values on the right: their minimum is the upper neighbour
     above = values[low + 1]
     for n in range(low + 2, count):
         above = min(above, values[n])
@@ -219,6 +224,7 @@ def _split_all(
         for other in range(1, nodes):
             if best[other, 0] > best[node, 0]:
                 node = other
+        # a leaf of equal slopes gains zero but for rounding
         if best[node, 0] <= 1e-12:
             break
         column, cut = int(best[node, 1]), int(best[node, 2])
@@ -228,6 +234,7 @@ def _split_all(
         left[base + node], right[base + node] = base + nodes, base + nodes + 1
         spans[nodes, 0], spans[nodes, 1] = low, middle
         spans[nodes + 1, 0], spans[nodes + 1, 1] = middle, high
+        # rows are summed for the smaller part only: the rest is the difference (Ke et al. 2017)
         few = nodes if middle - low <= high - middle else nodes + 1
         many = 2 * nodes + 1 - few
         _sum_histogram(bins, slope, order, spans, sums, few)
@@ -263,6 +270,7 @@ def _sum_histogram(
 @compiled
 def _find_best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> None:
     """Find the split of a node that gains most of the squared gradient, with its column and bin."""
+    # every row is in one bin of each column, so the first column has the totals of all
     best[node, 0] = 0.0
     total, count = 0.0, 0.0
     for spot in range(sums.shape[2]):
@@ -278,6 +286,7 @@ def _find_best_split(sums: Floats, node: int, per_leaf: int, best: Floats) -> No
             below += sums[node, column, cut, 1]
             if below < per_leaf:
                 continue
+            # all further cuts leave even fewer rows above
             if count - below < per_leaf:
                 break
             other = total - slope
@@ -301,6 +310,7 @@ def _partition_rows(bins: Bins, order: Ints, some: Floats, node: tuple[int, int,
             some[others] = row
             others += 1
     for spot in range(others):
+        # row numbers pass through an array of floats, which is exact up to 2^53
         order[middle + spot] = int(some[spot])
     return middle
 

@@ -45,6 +45,7 @@ def _find_upper_rank(count: int, quantile: float, confidence: float) -> int:
     low, high = 1, count
     while low < high:
         middle = (low + high) // 2
+        # P(Bin(n, q) ≤ k − 1) = 1 − I_q(k, n − k + 1)
         if 1.0 - betainc(middle, count - middle + 1, quantile) >= confidence - _SLACK:
             high = middle
         else:
@@ -72,6 +73,7 @@ def compute_minimum_history(quantile: float, confidence: float) -> int:
     """
     parse_probability(quantile, "quantile")
     parse_probability(confidence, "confidence")
+    # one less than the logarithms say: their rounding may be above; the loop decides
     estimate = max(1, int(np.log1p(-confidence) / np.log(quantile)) - 1)
     while 1 - quantile**estimate < confidence - _SLACK:
         estimate += 1
@@ -104,6 +106,7 @@ def rank_table(quantile: float, confidence: float, count: int) -> NDArray[np.int
     doubling, cached."""
     parse_probability(quantile, "quantile")
     parse_probability(confidence, "confidence")
+    # powers of two, so that a growing history needs few tables of the cache
     size = 1024
     while size <= count:
         size *= 2
@@ -122,6 +125,7 @@ def _rank_table(quantile: float, confidence: float, size: int) -> NDArray[np.int
         low = np.where(enough, low, np.minimum(middle + 1, high))
     lacking = counts < compute_minimum_history(quantile, confidence)
     ranks = np.where(lacking, counts + 1, low)
+    # the cache gives the same array to every stream
     ranks.flags.writeable = False
     return ranks
 
@@ -132,6 +136,7 @@ def _compute_binomial_cdf(
     """Return P(Bin(n, q) ≤ k) = I_{1−q}(n−k, k+1); 1 where k ≥ n."""
     from scipy.special import betainc  # noqa: PLC0415 late: a sixth of a second, and a kept forecast needs none
 
+    # the incomplete beta function is undefined for n − k = 0
     inside = successes < trials
     k, n = np.where(inside, successes, 0), np.where(inside, trials, 1)
     return np.where(inside, betainc(n - k, k + 1.0, 1 - chance), 1.0)
@@ -151,6 +156,7 @@ def compute_probability_within(
     parse_probability(confidence, "confidence")
     m = np.asarray(array_like, dtype=np.float64)
     limit = (
+        # a parameter of 0 is undefined: computed for 1 there, and replaced by 0 below
         betaincinv(np.maximum(m, 1), total - np.maximum(m, 1) + 1, 1 - confidence)
         if total
         else m * 0.0

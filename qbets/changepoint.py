@@ -30,6 +30,7 @@ def run_length(quantile: float, autocorrelation: float) -> int:
     rho = min(max(autocorrelation, 0.0), 0.95)
     limit = (1 - quantile) ** 3
     for length, chance in enumerate(_run_chances(quantile, rho), 1):
+        # without correlation three misses have exactly this probability: rounding must not decide
         if chance <= limit * (1 + 1e-9):
             return length
     return _LONGEST
@@ -45,6 +46,7 @@ def _run_chances(quantile: float, rho: float) -> Iterator[float]:
 
     threshold = float(ndtri(quantile))
     nodes, weights = _make_gauss_legendre()
+    # maps [−1, 1] to [z_q, z_q + 12]; the density beyond is below double precision
     x = threshold + 6.0 * (nodes + 1)
     w = 6.0 * weights
     spread = np.sqrt(1 - rho * rho)
@@ -94,4 +96,5 @@ def change_run(quantile: float, recent_waits: NDArray[np.float64]) -> int:
     """Return the run length that means a change point, given the most recent waits (rounded to .01
     of ρ)."""
     rho = autocorrelation(recent_waits[-WINDOW:])
+    # rounded, so that the integral is computed for few values and then found in the cache
     return run_length(quantile, round(min(max(rho, 0.0), 0.95), 2))

@@ -131,6 +131,7 @@ class ClassCalibration:
         """Record the level of a job's wait before these corrections of its answer."""
         for dimension, mark, correction in applied:
             below = (level <= GRID).astype(np.float64)
+            # compared with all jobs of the same time: what is wrong for all is left to the trackers
             usual = self._recent.setdefault(dimension, _RecentLevels()).add(below)
             if usual is not None:
                 self.outcomes.setdefault(mark, ClassOutcomes()).add(below - usual, correction)

@@ -42,10 +42,13 @@ def find_edges(
     values = _list_first_values(sizes)
     place = np.searchsorted(values, sizes, side="left")
     counts = np.bincount(place, minlength=len(values)).astype(np.float64).tolist()
+    # a wait of 0 would make the exponential likelihood infinite
     sums = np.bincount(place, weights=np.maximum(waits_s, 1.0), minlength=len(values)).tolist()
     uppers: list[float] = values.tolist()
+    # a bin less lowers BIC by ln n, the most that its merger may cost in 2·ln L
     penalty = float(np.log(len(sizes)))
     while len(uppers) > 1:
+        # all costs are computed again after each merger: there are at most 64
         costs = [_compute_cost(counts, sums, i, minimum) for i in range(len(uppers) - 1)]
         best = min(range(len(costs)), key=costs.__getitem__)
         if costs[best] >= penalty:
@@ -61,6 +64,7 @@ def _list_first_values(sizes: NDArray[np.float64]) -> NDArray[np.float64]:
     if len(values) <= _MOST_BINS:
         return values
     levels = np.linspace(0, 1, _MOST_BINS + 1)[1:]
+    # "higher" returns sizes that occur, so that no bin is empty
     quantiles: NDArray[np.float64] = np.unique(np.quantile(sizes, levels, method="higher"))
     return quantiles
 

@@ -65,6 +65,7 @@ class ConditionalModel:
     def knots(self, features: Floats) -> Floats:
         """Return cube roots of the waits at :data:`LEVELS`, ascending, for each row of features."""
         rows = clean(np.atleast_2d(features))
+        # levels are learned apart: they may cross, and fall below zero
         result = self.trees.of(rows) + (base_columns(rows) @ self.weights)[:, None]
         return np.maximum.accumulate(np.maximum(result, 0.0), axis=1)
 
@@ -105,8 +106,10 @@ def fit(features: Floats, waits_s: Floats) -> ConditionalModel:
     rows, target = clean(features), np.cbrt(waits_s)
     columns = base_columns(rows)
     scale = columns.std(axis=0)
+    # the constant, and features that all rows share, have no spread to divide by
     scale[scale < 1e-9] = 1.0
     scaled = columns / scale
+    # the ridge also keeps every pivot above zero
     gram = scaled.T @ scaled + _RIDGE**2 * len(rows) * np.eye(columns.shape[1])
     weights = _solve_non_negative(gram, scaled.T @ target) / scale
     rest = target - columns @ weights
@@ -118,10 +121,12 @@ def _solve_non_negative(gram: Floats, target: Floats) -> Floats:
     """Return the non-negative weights nearest to the normal equations, by coordinate descent to
     convergence."""
     weights, values = np.zeros(len(target)), [0.0] * len(target)
+    # single numbers are read from lists, which is faster; the array serves the products
     goals, pivots, rows = target.tolist(), gram.diagonal().tolist(), list(gram)
     for _ in range(10_000):
         moved = 0.0
         for n, row in enumerate(rows):
+            # the exact minimum along this weight alone, cut at zero
             new = max(0.0, values[n] + (goals[n] - float(row.dot(weights))) / pivots[n])
             moved = max(moved, abs(new - values[n]))
             weights[n] = values[n] = new

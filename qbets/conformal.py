@@ -174,6 +174,7 @@ class Calibration:
         for mark in issued.marks:
             self._in_class[mark] += 1
             rate = _OFFSET_RATE + _FIRST_RATE / math.sqrt(self._in_class[mark] + 10)
+            # the step has mean zero where a share of 1 − target is missed
             moved = self.offsets.get(mark, 0.0) + rate * (missed - 1 + target)
             self.offsets[mark] = min(_MOST_OFFSET, max(_LEAST_OFFSET, moved))
         for number, rate in enumerate(RATES):
@@ -189,6 +190,7 @@ class Calibration:
         own = self.groups[group]
         if issued.applied:
             self.classes.learn(self._level(group, score), issued.applied)
+        # otherwise a miss: its loss was counted when it was judged
         if issued.cell < 0:
             self._weigh(own, issued, score)
         self._remember(own, issued, score)
@@ -203,6 +205,7 @@ class Calibration:
         losses = [q * o if o > 0 else (q - 1) * o for o in over]
         raw = [w * math.exp(-_LEARNING * x) for w, x in zip(group.weights, losses, strict=True)]
         total = sum(raw)
+        # no weight reaches zero: a tracker that was poor for long may be the best after a change
         group.weights = [(1 - _MIX) * w / total + _MIX / len(raw) for w in raw]
 
     @staticmethod
@@ -215,6 +218,7 @@ class Calibration:
         for number, window in enumerate(WINDOWS):
             part = newest[:window]
             if len(part) >= _ENOUGH:
+                # n + 1, as in conformal prediction: a next score is as likely in each of n + 1 gaps
                 rank = min(len(part) - 1, math.ceil(target * (len(part) + 1)) - 1)
                 value = float(np.partition(part, rank)[rank])
                 group.trackers[len(RATES) + number] = min(HIGHEST, max(value, self.nominal / 4))
@@ -256,6 +260,7 @@ def derive_class_marks(share: float, request_s: float, queue: int) -> tuple[int,
 def _sort_scores(groups: Sequence[_CorrectionGroup]) -> Floats:
     """Return the newest scores of these groups, ascending."""
     newest = [group.scores.newest(max(WINDOWS), 1) for group in groups]
+    # missed jobs that still wait have infinite scores
     return np.sort(np.minimum(np.concatenate(newest), HIGHEST))
 
 

@@ -144,6 +144,7 @@ class CorrectionPass:
         self.first, self._rows, self._place, self._settings = first, rows, place, settings
         self.earlier: CorrectionPass | None = None
         self.missed: deque[tuple[int, bool]] = deque(maxlen=RECORDED)
+        # a fixed seed: a repeated replay must give the same answers
         self._draws = random.Random(0)
         self._waiting: dict[int, _Waiting] = {}
         self._expiries: list[tuple[float, int]] = []
@@ -179,6 +180,7 @@ class CorrectionPass:
         """Apply an event here, and to the pass that still answers in part."""
         if self.earlier is not None:
             self.earlier._apply(at_s, kind, row)
+        # issued by an earlier pass, and judged there
         if row < self.first:
             return
         self._expire(at_s)
@@ -193,6 +195,7 @@ class CorrectionPass:
         floor_s, knots = float(rows.floor_s[row]), rows.knots[spot]
         if math.isnan(knots[0]):
             return
+        # without weight in any further answer it need not follow the events
         if self.earlier is not None and rows.replaced[spot] >= 1.0:
             self.earlier = None
         group = int(rows.groups[spot])
@@ -201,6 +204,7 @@ class CorrectionPass:
         if self.choose(group, not math.isnan(floor_s)).whose == "both":
             judged_s = max(judged_s, floor_s)
         self._waiting[row] = _Waiting(row, issued, judged_s)
+        # in other views no job is known to wait: bounds are judged when jobs appear
         if self._settings.sees_waiting:
             heapq.heappush(self._expiries, (at_s + judged_s, row))
 
@@ -222,6 +226,7 @@ class CorrectionPass:
         if whose != "both":
             return result, whose
         if levels:
+            # no bound of QBETS at this level: the longest wait is the least that is known
             floor_s = np.where(np.isnan(floor_s), rows.floor_longest_s[row], floor_s)
         return np.asarray(np.maximum(result, floor_s)), whose
 
@@ -255,6 +260,7 @@ class CorrectionPass:
         self._expire(at_s)
 
     def _expire(self, at_s: float) -> None:
+        # a start exactly at the bound keeps it; entries of jobs that have left are skipped
         while self._expiries and self._expiries[0][0] < at_s:
             _, row = heapq.heappop(self._expiries)
             waiting = self._waiting.get(row)

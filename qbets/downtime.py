@@ -38,6 +38,7 @@ class DowntimeWatch:
 
     def started(self, at_s: float) -> None:
         """Record a start, which ends a stall if there was one."""
+        # before this gap is one of the recent ones, than which a stall is longer
         stall = self.at(at_s)
         if stall is not None:
             self.past.append(

@@ -48,8 +48,10 @@ def make_events(log: JobLog, ends: bool = False, view: str = FULL) -> QueueEvent
     if ends and view != ENDED:
         started, run_s = np.flatnonzero(log.started), run_times(log)
         rows = np.concatenate([rows, started])
+        # a job without run time must start before it ends, although ends come before starts
         times = np.concatenate([times, (log.start_s + run_s)[started]])
         kinds = np.concatenate([kinds, np.where(run_s[started] > 0, END, END_AT_ONCE)])
+    # lexsort orders by its last key first
     order = np.lexsort((rows, kinds, times))
     return QueueEvents(times[order], kinds[order], rows[order])
 

@@ -161,12 +161,14 @@ def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
     changes = predictor.change_points
     return QueueForecast(
         edges=tuple(predictor.edges),
+        # not copied: a stream makes a new array after each change
         waits_s=tuple(stream.sorted_waits for stream in predictor.streams),
         since_s=changes[-1] if changes else first_s,
         settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s),
         correction_factor=predictor.correction_factor,
         record=IssuedRecord(len(predictor.missed), len(predictor.missed) - sum(predictor.missed)),
+        # copied, because the predictor may replay further
         of_users=dict(predictor.ahead),
     )
 

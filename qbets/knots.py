@@ -63,6 +63,7 @@ def score_within(knots: Floats, wait_s: float) -> float:
     root = float(np.cbrt(wait_s)) * (1 + _ROUNDING)
     spot = min(max(bisect_right(roots, root), 1), len(roots) - 1)
     width = roots[spot] - roots[spot - 1]
+    # equal quantiles: the highest score with this wait is the upper end
     share = (root - roots[spot - 1]) / width if width > 0 else 1.0
     return scores[spot - 1] + min(max(share, 0.0), 1.0) * (scores[spot] - scores[spot - 1])
 

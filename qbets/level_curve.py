@@ -25,6 +25,7 @@ class LevelCurve:
 
     def score(self, probability: float) -> float:
         """Return the least score of that probability; monotone. NaN beyond the highest one."""
+        # a level i ÷ (n + 1) may differ from the same probability as written in its last digit
         rank = int(np.searchsorted(self.levels, probability * (1 - ROUNDING), side="left"))
         return float(self.scores[rank]) if rank < len(self.scores) else math.nan
 
@@ -49,6 +50,7 @@ class LevelCurve:
         has_level = ranks < len(earlier.levels)
         before = earlier.scores[np.minimum(ranks, len(earlier.levels) - 1)]
         mixed = np.where(has_level, share * self.scores + (1.0 - share) * before, self.scores)
+        # where the earlier levels end, mixing ends, and scores could fall there
         return LevelCurve(scores=np.maximum.accumulate(mixed), levels=self.levels)
 
 

@@ -97,12 +97,14 @@ class PastReplay:
 
     def _submit(self, row: int, at_s: float, from_row: int) -> None:
         floor, rows, arrival = self.floor, self._rows, self._arrival(row)
+        # from the last refresh on: what is cached must be the same as in a longer replay
         if row >= max(from_row, rows.first // REFRESH * REFRESH):
             self._look_back(row, arrival)
         if self._further.levels and row >= from_row:
             bounds_s, longest_s = floor.bounds_at(arrival, *self._further)
             rows.floor_levels_s[row] = self._issued[row, 1:] = bounds_s
             rows.floor_longest_s[row] = longest_s
+        # after the questions: once submitted, the job would be counted as waiting ahead of itself
         bound_s = floor.submit(row, at_s, arrival)
         if bound_s is not None and row >= from_row:
             rows.floor_s[row] = self._issued[row, 0] = bound_s

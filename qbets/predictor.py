@@ -271,6 +271,7 @@ class QueuePredictor:
         if waiting.user >= 0:
             self.ahead[waiting.user] -= 1
             if not self.ahead[waiting.user]:
+                # zeros would stay for every user who ever submitted
                 del self.ahead[waiting.user]
         return waiting
 
@@ -279,8 +280,10 @@ class QueuePredictor:
         if at_s < self.now_s:
             raise InputError(f"the clock runs backwards: {at_s} after {self.now_s}")
         self.now_s = at_s
+        # a start exactly at the bound keeps it
         while self._expiries and self._expiries[0][0] < at_s:
             expiry, job = heapq.heappop(self._expiries)
+            # a job that has left stays in the heap: removing it there would cost a search
             waiting = self.waiting.get(job)
             if waiting is not None:
                 waiting.judged = True
@@ -289,6 +292,7 @@ class QueuePredictor:
     def _judge(self, waiting: Waiting, missed: bool, at_s: float) -> None:
         self.correction.judge(missed)
         self.missed.append(missed)
+        # the adaptive correction counts every job, change points only one outcome of an array each
         if not waiting.array.may_vote(missed):
             return
         if self.streams[find_bin(self.edges, waiting.size)].judge(missed):
@@ -299,11 +303,14 @@ class QueuePredictor:
         them."""
         count = sum(len(stream) for stream in self.streams)
         self.next_binning = self.sequence + max(_FIRST_BINNING, int(_GROWTH * count))
+        # here, because it is rare enough to visit all arrays
         self.arrays.forget(self.now_s)
         if self._size_by == "none":
             return
+        # in order of observation: streams remove their oldest waits first
         observed_waits = sorted(k for stream in self.streams for k in stream.observed)
         waits_s, sizes = (np.array([k[column] for k in observed_waits]) for column in (1, 2))
+        # twice the least history, so that a bin still has a bound after some of its waits are cut
         minimum = _PER_BIN * self.streams[0].minimum
         self.edges = find_edges(sizes, waits_s, minimum)
         dealt: list[list[ObservedWait]] = [[] for _ in range(len(self.edges) + 1)]

@@ -53,6 +53,7 @@ class HistoryReplay:
             self._apply(self.predictor, at_s, kind, row)
         self._place = max(self._place, last)
         if np.isfinite(until_s):
+            # jobs that outlive their bound are misses even where no event follows
             self.predictor.advance(max(until_s, self.predictor.now_s))
 
     def _apply(self, predictor: QueuePredictor, at_s: float, kind: int, row: int) -> None:

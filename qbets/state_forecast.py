@@ -111,6 +111,7 @@ class StateForecast:
         state and past waits; never less with more own jobs ahead."""
         key = (procs, walltime_s, submit_in_s)
         knots = self._knots.get(key, ())
+        # each number ahead from 0 on, because a quantile must not fall below that with one job less
         while len(knots) <= ahead:
             shape = (procs, walltime_s, len(knots))
             result = self.blend(self.features(*shape), shape, submit_in_s)
@@ -123,6 +124,7 @@ class StateForecast:
     ) -> Floats:
         """Return the same for a queue in another state."""
         past = self.past[self.floor.group(*shape)]
+        # rounded like the stored features: a threshold must divide both in the same way
         rows = features.astype(np.float32).astype(np.float64)[None]  # as they are learned
         state = average_knots(self.models, rows, self.replaced)[0]
         return blend_predictions(state, past, self.age_s + submit_in_s)
@@ -277,6 +279,7 @@ def find_present(log: JobLog, settings: Settings, at_s: float | None = None) -> 
     listed_users = listed.user if identified else np.full(len(listed), -1)
     later = np.flatnonzero((log.submit_s <= now_s) & (log.start_s > now_s))
     ran_s = now_s - log.start_s
+    # the next larger number: a job exactly at the limit still counts as running
     until_s = np.where(log.run_s < 0, np.nextafter(bound_runs(log), np.inf), log.run_s)
     runs = np.flatnonzero(log.started & (ran_s >= 0) & (ran_s < until_s))
 

@@ -181,6 +181,7 @@ class StatePredictor:
         if not required_for(viewed.count_at(at_s)).within(self._needs):
             return False
         events = _make_events(viewed, self.settings)
+        # events added at the last instant should have been sorted among those replayed already
         same_instant = int(np.searchsorted(events.times, self.now_s, side="right"))
         if same_instant != self._place:
             return False
@@ -244,6 +245,7 @@ class StatePredictor:
         start = find_correction_start(self._anchors, number)
         if start > self.correction.first:
             earlier, self.correction = self.correction, self._pass_from(start)
+            # catches up with the events before it takes over
             self.correction.to(self._events, place)
             self.correction.replace(earlier)
 
@@ -254,6 +256,7 @@ class StatePredictor:
         features: NDArray[np.float32] = self._features[part.start - shift : part.stop - shift]
         model = learn_model(self._viewed, part, features, self.settings.sees_waiting)
         newest = self.models[-1:] if model is None else [model]
+        # one more than answer: the oldest fades out while the newest replaces it
         self.models = [*self.models, *newest][-MODELS - 1 :]
 
     def _answer(self, start: int, place: int) -> None:
@@ -350,6 +353,7 @@ def _make_events(viewed: ViewedLog, settings: Settings) -> QueueEvents:
 def _digest_of(events: QueueEvents, log: JobLog, place: int) -> bytes:
     """Return a digest of events and of the jobs that they submit."""
     result, part = hashlib.blake2b(), events.part(0, place)
+    # waits only of jobs that have left: those of others become known later
     jobs, left = part.submitted(), part.rows[part.kinds == LEAVE]
     columns = (log.procs, log.request_s, log.user, log.queue)
     for column in (*part, *(column[jobs] for column in columns), log.wait_s[left]):

@@ -72,6 +72,7 @@ class WaitStream:
             find_upper_rank(len(self.observed), quantile, self.confidence),
         )
         above = count - (rank or count) + 1
+        # a stricter rank is never below that of the bound, so the upper heap has it
         top = heapq.nlargest(above, self._high)
         return top[-1] if len(top) == above else -self._low[0]
 
@@ -82,6 +83,8 @@ class WaitStream:
         self.run_waits += self.run > 0
         self._sorted = None
         if self.old_left:
+            # each new wait replaces one from before the change, so history stays at its minimum;
+            # a heap can only remove its first, and so short a history is sorted quickly
             self.old_left -= 1
             self.observed.popleft()
             self._rebuild()

@@ -130,6 +130,7 @@ def find_latest_submission(slot: Slot, starts_s: Sequence[float]) -> float:
         return slot.submit_s
     if not starts_s:
         return 0.0
+    # the start itself is a candidate too, even between two steps
     delays = np.append(np.arange(0.0, min(starts_s), STEP_S), min(starts_s))
     enough = np.ones(len(delays), dtype=bool)
     final_s = slot.curve.times_s[-1] + delays[-1] + STEP_S if len(slot.curve.times_s) else 0.0

@@ -120,6 +120,7 @@ class Availability:
         waits = np.asarray(waits_s, dtype=np.float64)
         start = submit_in_s + waits
         later = np.zeros_like(waits)
+        # in order of time: each span delays what the earlier ones have delayed already
         for begin_s, end_s in self._still:
             first_s = max(begin_s, submit_in_s)
             if end_s > first_s:
@@ -283,6 +284,7 @@ class ClosedOracle:
         """Return P(wait ≤ d) of a job that crosses no closure, submitted in ``submit_in_s``; same
         shape. Never falls with time."""
         waits = self.availability.waits(procs, walltime_s, within_s, submit_in_s)
+        # the oracle takes no negative waits; their chance is set to 0 below
         chances = self.inner.probability(
             procs, walltime_s, np.maximum(waits, 0.0), confidence, ahead, submit_in_s
         )

@@ -128,6 +128,7 @@ def offer_batch_slots(
     at_once = sum(not stay.submit_s for stay in stays)
     results = []
     for stay in stays:
+        # jobs for the time after a closure wait from now on: they share the limit with the others
         most = left if stay.submit_s or at_once < 2 else left // 2 + (left % 2 and not stay.fixed)
         count = min(queue.max_procs // procs, most, request.count)
         results += _make_batch_slots(
@@ -163,6 +164,7 @@ def _make_batch_slots(
                     stay.submit_s + wait_s,
                     queue.stated_probability if math.isfinite(wait_s) else 0.0,
                 )
+            # one curve for all slots of a group: a forecast takes far longer than a look-up
             curves[group] = binding.after(waits)
         name = f"{site.name}-{queue.name}{stay.suffix}-{ahead - own.ahead + 1}"
         slot = _make_slot((site, site.nodes[0]), name, procs, curves[group], stay, binding.up)

@@ -157,6 +157,7 @@ def _find_reach(
     fates: dict[str, Bools] = {}
     for rise in _RISES:
         target = each * group.least * rise
+        # the solver may run out of time; the greedy choice is always made
         answer = solver(choices, group, target, limits) or greedy(choices, group, target, limits)
         if answer is None:
             break

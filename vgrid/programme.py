@@ -109,6 +109,7 @@ def solve(
         rows = [n for n, c in enumerate(choices) if (c.cluster, c.width) == lane]
         rows.sort(key=lambda n: choices[n].position)
         for before, after in pairwise(rows):
+            # the curve of a slot assumes that those of earlier positions wait before it
             model += take[after] <= take[before]
         model += take[rows[0]] <= use[lane]
         if group.coupling == "tight":
@@ -142,6 +143,7 @@ def _run(
     model.solve(solver)
     if model.sol_status not in (pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible):
         return None
+    # solvers return binary variables as floating-point numbers near 0 and 1
     chosen = tuple(c for c, x in zip(choices, take, strict=True) if (x.value() or 0.0) > 0.5)
     gap = solver.gap
     if gap is not None and gap >= 1e9:
@@ -167,6 +169,7 @@ def greedy(
             break
         part = _require_enough(lanes[lane], group, missing)
         while part and not limits.allow([*taken, *part]):
+            # from the end, so that the positions of the rest stay without gaps
             part.pop()
         if part and (group.coupling == "loose" or sum(c.width for c in part) >= group.least):
             taken += part

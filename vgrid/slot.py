@@ -198,4 +198,5 @@ class Slot:
         if not self.paid or duration_s <= 0:
             return 0.0
         price = self.price_usd_per_hour
+        # half a cent must be rounded up even if its binary form is slightly less
         return round(billed_usd(self.nodes, duration_s, self.billing_s, price) + 1e-9, 2)

@@ -46,6 +46,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         variables = list(lp.variables())
         low = [-np.inf if v.lowBound is None else v.lowBound for v in variables]
         high = [np.inf if v.upBound is None else v.upBound for v in variables]
+        # milp only minimises
         sign = -1.0 if lp.sense == pulp.LpMaximize else 1.0
         result = milp(
             sign * np.array([float(lp.objective.get(v, 0.0)) for v in variables]),
@@ -59,6 +60,7 @@ class Highs(pulp.LpSolver):  # type: ignore[misc]
         if result.x is not None:
             values = zip(variables, result.x.tolist(), strict=True)
             lp.assignVarsVals({v.name: value for v, value in values})
+            # out of time, but with a solution: PuLP calls this optimal, and its solution feasible
             if result.status == 1:
                 status, solution = pulp.LpStatusOptimal, pulp.LpSolutionIntegerFeasible
         lp.assignStatus(status, solution)

@@ -86,6 +86,7 @@ def evaluate_trajectory(
             "the start must be in the future and the step must be positive", where="trajectory"
         )
     submit = np.arange(0.0, reservation.start_by_s + step_s / 2, step_s)
+    # arange went half a step further, so that rounding does not lose the start itself
     submit = submit[submit <= reservation.start_by_s]
     ahead = reservation.start_by_s - submit
     walltimes = reservation.walltime_s + ahead
@@ -167,6 +168,7 @@ def move(futures: QueueFutures, reservation: Reservation, margin: float = MARGIN
             latest_s=first if enough else None,
         )
     low, high = first, begin
+    # bisection, although chances need not fall steadily: it takes few forecasts, and is repeated
     while high - low > 2 * STEP_S:
         middle = (low + high) / 2
         low, high = (middle, high) if chance(middle) >= level else (low, middle)

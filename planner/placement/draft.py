@@ -148,7 +148,9 @@ class Draft:
                 self._whole[p.workflow].pop(p.replica, None)
             else:
                 self._touched[p.workflow].add(p.task)
+        # in the same order as above: each slot's newest placements are removed from its end
         self.slots.take_back(taken)
+        # sorted, because the order of a set of names differs between processes
         for workflow in sorted({p.workflow for p in taken}):
             if not any(self.replicas[workflow].values()):
                 del self.replicas[workflow]
@@ -256,6 +258,7 @@ class PaperDraft(Draft):
     def workflow_chance(self, name: str) -> float:
         """Return the probability of a workflow; cached until its replicas change."""
         placements = [p for replicas in self.replicas[name].values() for p in replicas]
+        # replicas may be undone and placed elsewhere: their number would not show a change
         stamp = hash(tuple(placements))
         if self._cache.get(name, (0, 0.0))[0] != stamp:
             workflow = self.snapshot.workflow_by_name[name]
@@ -295,6 +298,7 @@ class Bookings:
         for p in placements:
             by_slot[p.slot].append((p.start_s, p.end_s, -p.procs))
         for slot_id, rows in by_slot.items():
+            # the newest are the last, because trials are undone in reverse order
             del self._placed[slot_id][-len(rows) :]
             self._calendars[slot_id].add_all(rows)
 

@@ -45,6 +45,7 @@ def compute_upward_ranks(
     """Return for each task the longest path to the end by mean run and transfer times (equation
     7)."""
     ranks = np.zeros(len(s.runtime_s))
+    # tasks are numbered parents first: the ranks of children are complete
     for t in range(len(ranks) - 1, -1, -1):
         below = 0.0
         for n in range(s.children_at[t], s.children_at[t + 1]):
@@ -60,6 +61,7 @@ def place_all(
     """Place every task, by rank, where it ends first; return False if any cannot end in time.
     ``lengths_s``: in each slot, ``inf`` if it does not fit; filled: slot and start of each."""
     ends_s = np.zeros(len(ranks))
+    # stable: where a task takes no time its children have its rank, and must stay behind it
     for t in np.argsort(-ranks, kind="mergesort"):
         best, best_s, hoped_s = -1, np.inf, np.inf
         for n in range(len(m.procs)):

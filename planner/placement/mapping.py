@@ -87,6 +87,7 @@ def _list_starts(
             start_s = calendar.earliest_fit(
                 max(ready_s, instant_s), duration_s, procs, latest_end_s
             )
+            # no room after this instant: none after later ones either
             if start_s is None:
                 break
             instants.append(start_s)

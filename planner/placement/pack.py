@@ -129,6 +129,7 @@ class _PackingSearch:
 
     def best(self, best: Packing) -> Packing:
         """Return the best of all layouts and the given packing."""
+        # cheapest possible first: a complete packing then excludes dearer layouts without a trial
         layouts = sorted(self._layouts(), key=lambda a: (a.fewest * a.kind.unit_usd, -a.most))
         for layout in layouts:
             most = layout.most

@@ -104,6 +104,7 @@ class Packer:
         if not windows:
             return Packing()
         if way != TOGETHER:
+            # no window leaves endless time: a task then goes where it ends first
             limit_s = float(max(w.end_s for w in windows)) if way == DENSE else -np.inf
             return self._pack_each(windows, limit_s)
         best, low, high, number = Packing(), above, self.count + 1, self.count
@@ -168,6 +169,7 @@ class Packer:
             if more >= 0:
                 self.draft.work += int(room.work[0]) - before + _WORK_PER_TASK * starts_s.size
                 return room, placed, starts_s, where
+            # compiled code cannot enlarge arrays: it returns, and goes on with more space
             room = with_more_steps(room)
 
     def _computed(self, windows: Sequence[Window], rows: Sequence[Row]) -> Packing:

@@ -55,6 +55,7 @@ def make_rows(workflow: Workflow, snapshot: Snapshot) -> TaskRows:
         )
         parents += [place[parent] for parent in task.parents]
         mib += [workflow.transfer_mib(parent, task_id) for parent in task.parents]
+    # the extra row ends the range of the last task's parents
     tasks[-1]["parents_at"] = len(parents)
     return TaskRows(
         order=tuple(order),

@@ -71,6 +71,7 @@ class SingleSlotPlacements:
                     self.draft.note(placement, "whole workflow in one slot", {})
                 work = sum((p.end_s - p.start_s) * p.procs for p in placements)
                 self._loads[slot.id] += work / slot.procs
+                # the ranks of other slots depend on their own loads only
                 self._ranks.pop(slot.id, None)
                 return True
         return False
@@ -105,6 +106,7 @@ class SingleSlotPlacements:
         lengths_s = snapshot.lengths_s(workflow) / slot.speed
         latest_end_s = min(snapshot.workflow_set.deadline_s, slot.end_s)
         starts_s = np.empty(count)
+        # the later the milestone, the more probable it is that the slot is ready
         for begin_s, _ in reversed(slot.curve.milestones):
             steps = self.draft.slots.calendar(slot.id).steps(count)
             if pack.after(count * (5 + int(steps.head[0])))(

@@ -59,6 +59,7 @@ def _choose_width(task: Task, kinds: Iterable[_Kind]) -> Task:
     def at_once(width: int) -> int:
         return sum(most // width for least, most in widths if least <= width)
 
+    # max returns the first of equals: the narrowest
     best = max(sorted(set(fitting)), key=at_once)
     return replace(task, procs=best, threads=threads)
 
@@ -68,4 +69,5 @@ def _count_occupied(task: Task, threads: int, node: NodeType) -> int:
     units = dict(node.resources)
     if any(not units.get(name) for name, _ in task.resources):
         return 0
+    # the quotient rounded up, in whole numbers
     return max(threads, *(-(-count * node.cores // units[name]) for name, count in task.resources))

@@ -152,6 +152,7 @@ def place(
         begin_s = max(ready_s[window.site], window.begin_s)
         last_s = bounds_s[task.same, w]
         from_s = max(begin_s, last_s[1]) if begin_s >= last_s[0] else begin_s
+        # rounding must not move a task to a later window
         if able and from_s + length_s < best_s - 1e-9:
             start_s = earliest(room, w, from_s, length_s, task.procs)
             room.work[0] += examined(room, w, from_s, start_s)
@@ -181,6 +182,7 @@ def fill(room: Room, shape: PlacementShape, starts_s: Floats, where: Ints) -> in
     for row in range(len(starts_s)):
         for t in range(count):
             placed = place(room, shape, t, bounds_s, starts_s[row], where[row])
+            # one task adds at most two steps to a profile
             full = placed and room.heads[where[row, t], 0] + 2 >= room.times_s.shape[1]
             if full or not placed:
                 for m in range(t if placed else t - 1, -1, -1):  # so steps only become fewer

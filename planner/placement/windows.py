@@ -131,6 +131,7 @@ def open_windows(draft: Draft, slots: Iterable[Slot]) -> list[Window]:
         placed = draft.slots.placed(slot.id)
         if slot.paid and placed:
             requested_s = price_request(slot, [(p.start_s, p.end_s) for p in placed]).submit_s
+            # rounding must not add a unit to a task that ends exactly with one
             units = math.ceil((max(p.end_s for p in placed) - requested_s) / slot.billing_s - 1e-9)
             end_s = min(slot.end_s, deadline_s, requested_s + units * slot.billing_s)
             begin_s = lead_s(slot) + (0.0 if slot.fixed else requested_s)

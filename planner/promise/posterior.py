@@ -89,6 +89,7 @@ def update_errors(errors: Iterable[ObservedError]) -> PosteriorErrors:
         kind = number.setdefault(("kind", row.kind), len(number))
         site = number.setdefault(("site", row.site), len(number))
         flows.setdefault(row.workflow, []).append((kind, site, row))
+    # the prior: errors are independent, in units of their standard deviation
     precision, pull = np.eye(len(number)), np.zeros(len(number))
     parts = {name: _add_workflow(own, precision, pull) for name, own in flows.items()}
     covariance = np.linalg.inv(precision)
@@ -126,6 +127,7 @@ def _add_workflow(
     touched = sorted({n for kind, site, _ in rows for n in (kind, site)})
     place = {n: k for k, n in enumerate(touched)}
     block, pulls = np.zeros((len(touched), len(touched))), np.zeros(len(touched))
+    # 1 is the prior precision of the workflow's own error
     own, pulled, coupling = 1.0, 0.0, np.zeros(len(touched))
     for kind, site, row in rows:
         weight = 1.0 / max(_LEAST_OWN, row.spread.own) ** 2
@@ -136,6 +138,7 @@ def _add_workflow(
         own += weight * row.spread.workflow**2
         pulled += weight * row.error * row.spread.workflow
         coupling += weight * row.spread.workflow * load
+    # Schur complement: what remains to be known of kinds and sites without that error
     precision[np.ix_(touched, touched)] += block - np.outer(coupling, coupling) / own
     pull[touched] += pulls - coupling * pulled / own
     return own, pulled, touched, coupling
@@ -152,11 +155,13 @@ def left_of(task: Task, spread: RuntimeSpread, age_s: float) -> Task:
         return replace(task, runtime_s=-late_s)
     z = math.log(age_s / task.runtime_s) / spread.total if estimated else math.inf
     beyond = 1.0 - _STANDARD.cdf(z)
+    # so far in the tail the conditional quantiles have no correct digits
     if beyond < 1e-9:
         return replace(task, runtime_s=late_s, spread=spread.alone(_LATE_SPREAD))
 
     def quantile(level: float) -> float:
         at = _STANDARD.inv_cdf(1.0 - beyond * (1.0 - level))
+        # above zero, because the spread is computed from a logarithm
         return max(1e-3, task.runtime_s * math.exp(spread.total * at) - age_s)
 
     half, upper = quantile(0.5), quantile(_UPPER)

@@ -52,6 +52,7 @@ class Scenarios:
             ready, broken = self.availability(slot)
             bits = np.packbits((ready <= start_s) & (broken >= end_s))
             if len(self._alive) >= _MAX_REMEMBERED:
+                # emptied at once: what is still in use is soon computed again
                 self._alive.clear()
             self._alive[key] = bits
         return bits
@@ -92,6 +93,7 @@ class Scenarios:
 
     def task_works(self, key: ReplicaKey, failure: float) -> Bits:
         """Scenarios in which a replica does not fail by itself."""
+        # by its key: a replica fails in the same scenarios in every plan
         draws = stream(self.snapshot.seed, "task", *map(str, key))
         return np.packbits(draws.random(self.count) >= failure)
 
@@ -136,6 +138,7 @@ class WorkflowOutcome:
         """Scenarios in which all the task's inputs are at ``site`` by ``start_s``."""
         bits = self._scenarios.all
         for parent in self.workflow.tasks[task_id].parents:
+            # any replica of each parent will do, but every parent is needed
             bits = bits & self._arrived(parent, task_id, site, start_s)
         return bits
 
@@ -149,6 +152,7 @@ class WorkflowOutcome:
             arrival_s = placement.end_s + snapshot.transfer_s(
                 self.workflow, parent, task_id, (source, site)
             )
+            # starts are sums of the same terms in another order
             if arrival_s <= start_s + 1e-9:
                 bits = bits | done
         return bits
@@ -200,6 +204,7 @@ class WorkflowOutcome:
         O(replicas of the touched tasks and of those descendants for which something changes).
         """
         affected = set(touched)
+        # one compiled pass over all tasks is faster than most of them one by one
         if 2 * len(affected) > len(self.workflow.order):
             self._succeed(placements)
             affected.clear()
@@ -210,6 +215,7 @@ class WorkflowOutcome:
                 if task_id in touched or _differ(before, self.replicas[task_id]):
                     affected.update(self.workflow.children[task_id])
         whole = self._scenarios.all
+        # a tail is done only where all of its ancestors are
         for task_id in self._tails:
             whole = whole & self.task_done(task_id)
         return whole

@@ -180,6 +180,7 @@ def sample_fates(snapshot: Snapshot, submits_s: Mapping[str, float], count: int)
         later_s = slot.zero_s(submit_s)
         over_s = ready_s + (slot.end_s - submit_s)
         released[:, 0, n] = ready_s + later_s
+        # a slot is lost when it breaks or when its time is over, whichever comes first
         released[:, 1, n] = np.minimum(broken_s, over_s) + later_s
     return released
 
@@ -205,6 +206,7 @@ def _simulate(
 
     def part(begin: int) -> None:
         rows = slice(begin, begin + step)
+        # a simulation writes into its records and limits, so each part has its own
         own = schedule.as_objects() if is_plain else schedule.copied()
         drawn_s = lengths.draw(snapshot.seed, begin, len(done_s[rows]))
         fails = _fails(snapshot, schedule, lengths, begin, len(done_s[rows]))
@@ -216,6 +218,7 @@ def _simulate(
             part(begin)
     else:
         with ThreadPoolExecutor(_THREADS) as threads:
+            # list() waits for all parts, and raises what was raised in one
             list(threads.map(part, begins))
     return done_s, until_s
 
@@ -234,6 +237,7 @@ def _fails(
         return np.zeros((1, 0, 2))
     chosen = slice(None) if rows is None else rows
     failure = s.slots.failure[s.replicas.slot][:, None]
+    # by number and not by row: other plans have the same replica in another row
     number = s.numbers()
     result = np.full((count if rows is None else len(rows), len(number), 2), np.inf)
     for n in range(int(number.max()) + 1):

@@ -46,6 +46,7 @@ class Run(NamedTuple):
 @compiled_in_place
 def touch(s: Schedule, n: int) -> None:
     """Note that a slot may have changed: the next pass goes through it."""
+    # 1: in the next pass already; 2: in the current one, which may have gone through it
     if s.slots[n].touched != 1:
         s.slots[n].touched = 1
         s.touched[0] += 1
@@ -69,6 +70,7 @@ def lose(s: Schedule, task: int) -> None:
     """Mark a task without remaining replicas as lost, with all tasks that need it."""
     if s.tasks[task].left > 0 or s.tasks[task].done_s < np.inf:
         return
+    # a stack and no recursion: chains of tasks may be of any length
     pending, count = np.empty(len(s.tasks), np.int64), 1
     pending[0] = task
     while count > 0:
@@ -142,6 +144,7 @@ def walk(s: Schedule, r: Run, n: int, now_s: float) -> float:
             if not ready and in_front and slot.wake_s > now_s:
                 return float(slot.wake_s)  # nothing is due before
             if s.tasks[k.task].missing == 0:
+                # computed once: with all parents done it cannot change
                 here_s = k.here_s if k.here_s >= 0 else inputs_at(s, c)
             able = ready and here_s <= now_s + 1e-9
             if latest_s < now_s:
@@ -185,6 +188,7 @@ def next_pass(s: Schedule, r: Run) -> int:
     for n in range(count):
         slot, at = s.touched[n + 1], n
         s.slots[slot].touched = 2
+        # by insertion, because few slots are touched at once
         while at > 0 and r.turns[at - 1] > slot:
             r.turns[at] = r.turns[at - 1]
             at -= 1
@@ -254,6 +258,7 @@ def replica_ends(s: Schedule, r: Run, c: int, now_s: float) -> None:
         slot.room += k.procs
         slot.next = min(slot.next, c)
         touch(s, k.slot)
+        # links that skip replicas without work would skip this one, which waits again
         for n in range(slot.first_at, s.slots[k.slot + 1].first_at):
             s.replicas[n].after = n + 1
     else:
@@ -337,6 +342,7 @@ def simulate(s: Schedule, r: Run) -> None:
         if now_s == np.inf:
             break
         moving = due_slots(s, now_s) if due_s <= now_s else -1
+        # before the slot moves: a task that ends at the instant of its slot's loss has succeeded
         if ends_s <= now_s:
             ended = r.heap[0]
             r.counts[0] = pop(r.heap_s, r.heap, r.counts[0])

@@ -292,6 +292,7 @@ class NumberedSet:
         if len(orders.task) == 0 or whole.sum() < self.snapshot.workflow_set.needed:
             return None
         later_s = self.starts_s(orders, self.first_s(orders, self._levels(orders, starts_s)))
+        # levels are chosen slot by slot: data from another slot may then come too late
         return orders, later_s if (later_s < np.inf).all() else starts_s
 
     def pairs(self, orders: Orders) -> Ints:

@@ -65,6 +65,7 @@ def search(
         steps=tuple(_step_of(f.rule, f.version) for f in starts),
     )
     begin = time.perf_counter()
+    # set aside, so that the best versions can still be simulated in other scenarios
     reserve = effort.part(0.15)
     improvement = _Improvement(snapshot, effort)
     versions = improvement.versions(starts, brief)
@@ -128,6 +129,7 @@ class _Improvement:
 
     def __init__(self, snapshot: Snapshot, effort: Effort) -> None:
         self.snapshot, self.effort = snapshot, effort
+        # equal snapshots must have equal plans
         self.draws = random.Random(snapshot.seed)
         self.required = snapshot.workflow_set.probability
 

@@ -88,6 +88,7 @@ class Simulator:
     def is_new(self, orders: Orders) -> bool:
         """True the first time that this is called with these orders."""
         arrays = orders.task, orders.slot, orders.submits_s
+        # arrays have no hash, their bytes do
         key = (*(array.tobytes() for array in arrays), orders.spare_workflows)
         before = len(self._keys)
         self._keys.add(key)
@@ -145,6 +146,7 @@ class Simulator:
     def _fates_s(self, orders: Orders, used: Ints) -> Floats:
         columns = []
         for n in used.tolist():
+            # samples depend on the slot and its request only, which most candidates share
             key = n, float(orders.submits_s[n])
             if key not in self._fates:
                 submits_s = {self.problem.slots[n].id: key[1]}
@@ -156,6 +158,7 @@ class Simulator:
         """Simulate a candidate in some scenarios; None if too little effort is left."""
         if not self.effort.spend(len(rows) * len(candidate.orders.task)):
             return None
+        # the simulation is compiled anew for an array in another layout
         fates_s = np.ascontiguousarray(candidate.fates_s[rows])
         done_s, until_s = simulate_some(
             self.snapshot,
@@ -166,6 +169,7 @@ class Simulator:
             candidate.lengths,
         )
         seconds = np.maximum(until_s - fates_s[:, 0], 0.0)
+        # of slots that are never ready
         seconds[~np.isfinite(seconds)] = 0.0
         slots = [self.problem.slots[n] for n in candidate.used]
         usd = np.zeros(len(rows))

@@ -42,6 +42,7 @@ class Walk:
         now, versions, whole = start, [start], max(effort.left, 1.0)
         failed = 0
         while now.promise < self.required and effort.left > 0 and failed < self.patience:
+            # no loss is accepted in the last fifth of the effort
             tolerance = _WARM * max(0.0, effort.left / whole - 0.2) ** 2
             tried = self._changed(now, self.moves.more, effort, tolerance)
             failed += 1
@@ -118,6 +119,7 @@ class Walk:
             if then is None:
                 return None
             lost = (then.done < needed).mean()
+            # the error of so few scenarios is not zero, even if nothing is lost in them
             doubt = np.sqrt((lost + 0.02) / len(succeeding)) * now.promise
             if gain - now.promise * lost + tolerance + doubt <= 0.0:
                 return None
@@ -140,6 +142,7 @@ class Walk:
         if first is None:
             return None
         lost = float((first.done < self.simulator.needed).mean())
+        # two standard errors, which are not zero even if nothing is lost in these scenarios
         doubt = 2.0 * np.sqrt(max(lost, 0.01) / len(enough))
         if now.promise * (1.0 - lost) + doubt < self.required:
             return None

@@ -188,6 +188,7 @@ def _describe_running(
     for n in range(len(running)):
         rest[n, 0] = running[n, 0]
         elapsed = at_s - running[n, 1]
+        # jobs can run past their request until their site ends them
         rest[n, 1] = max(1.0, running[n, 2] - elapsed)
         likely = running[n, 3] - elapsed
         rest[n, 2] = likely if likely > 0 else 0.5 * rest[n, 1]  # it has run longer than expected
@@ -266,6 +267,7 @@ def _describe_recent(
         ten += wait if back < 10 else 0.0
         hundred += wait if back < 100 else 0.0
         longest = max(longest, wait) if back < 30 else longest
+        # Gaussian weight of jobs alike in the logarithm of processors × time
         near = math.exp(-(size - log_product) * (size - log_product))
         weight += near
         alike += near * wait
@@ -308,6 +310,7 @@ def replay_events(
                 job = (size[0], size[1], user if users else -1, queue if queues else -1, shape)
                 if view != _FULL:  # others may never appear, so no estimates are shared
                     tables.like[0] = -1.0
+                # before the submission: a job must not see itself in the queue
                 features_of(tables, at_s, at_s + unix_start_s, job, result[written])
                 written += 1
             if view == _FULL:

@@ -105,6 +105,7 @@ class QueueState:
         """Return jobs of a history as columns of numbers; these are the same in later questions.
         ``times``: of submission and start; ``sizes``: processors and requested times."""
         procs, request_s = np.maximum(sizes[0], 1.0), np.maximum(sizes[1], 1.0)
+        # both numbers as one complex number: np.unique then finds distinct pairs in one sort
         shapes, pairs = self._shapes, procs + 1j * request_s
         distinct, firsts, places = np.unique(pairs, return_index=True, return_inverse=True)
         for pair in distinct[np.argsort(firsts)].tolist():
@@ -145,6 +146,7 @@ class QueueState:
         same = self.separate()
         same.tables.like[:] = -1.0
         for number in range(count):
+            # negative, because the numbers of a history's jobs are its rows
             same.submit(-1 - number, at_s, job)
         return same
 
@@ -163,6 +165,7 @@ class QueueState:
         Recent events are shifted to just before that: the newest start is that of the newest
         running job."""
         same = self.separate()
+        # the estimates are of the queue before
         same.tables.like[:] = -1.0
         numbers = same.tables.numbers
         numbers[WAITING] = numbers[RUNNING] = numbers[BUSY] = numbers[FIRST] = numbers[LAST] = 0
@@ -174,6 +177,7 @@ class QueueState:
         same.tables.shapes[:, :2] = np.minimum(at_s, times + later_s)
         for key, (age_s, job) in enumerate(sorted(running, key=lambda item: -item[0])):
             same._add_running(key, at_s - age_s, job)
+        # oldest first: start estimates take the table's order as the order of the queue
         for key, (age_s, job) in enumerate(sorted(waiting, key=lambda item: -item[0])):
             same._add_waiting(-1 - key, at_s - age_s, job)
         ages_s = sorted((age_s for age_s, _ in (*waiting, *running)), reverse=True)
@@ -221,6 +225,7 @@ class QueueState:
             self._shapes.get((procs, request_s), -1),
         )
         numbers, result = self.tables.numbers, np.empty(len(FEATURES))
+        # conservative backfilling is quadratic in the number of jobs
         steps = queue_tables.RECENT + int(numbers[WAITING] + numbers[RUNNING]) ** 2
         write = features_of.after(steps)
         own = self.tables._replace(like=self.tables.like.copy())  # a question changes nothing
@@ -236,6 +241,7 @@ def _find_code(codes: dict[int, int], value: int) -> int:
 def _find_codes(codes: dict[int, int], values: Ints) -> Ints:
     """Return the row numbers of many, new ones in the order of their first appearance."""
     distinct, firsts, places = np.unique(values, return_index=True, return_inverse=True)
+    # in the order of first appearance, as single events would number them
     for value in distinct[np.argsort(firsts)].tolist():
         _find_code(codes, value)
     return np.array([codes.get(value, -1) for value in distinct.tolist()], dtype=np.int64)[places]

@@ -72,6 +72,7 @@ class JobColumns(NamedTuple):
 def new_tables() -> Tables:
     """Return the tables of an empty queue."""
     numbers = np.zeros(8)
+    # one processor, because features divide by the size of the machine
     numbers[MOST], numbers[RATIO] = 1.0, 0.5
     return Tables(
         waiting=np.empty((64, 8)),
@@ -230,6 +231,7 @@ def end_job(tables: Tables, job: int, at_s: float) -> None:
     numbers[BUSY] -= row[0]
     if row[5] >= 0:
         tables.queues[int(row[5]), 1] -= row[0]
+    # jobs that ran past their request would make expected runs longer than any request
     share = min(1.0, (at_s - row[1]) / row[2])
     numbers[RATIO] += _FORGET_RATIO * (share - numbers[RATIO])
     user = int(row[4])

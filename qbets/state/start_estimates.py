@@ -40,6 +40,7 @@ def start_estimates(
     width = np.empty(queued + 1, dtype=np.int64)
     requested, likely, now = np.empty(queued + 1), np.empty(queued + 1), np.empty(queued + 1)
     for n in range(queued):
+        # the machine is as large as was ever seen busy: a wider job would never start on it
         width[n] = max(1, min(int(waiting[n, 0]), procs))
         requested[n], likely[n], now[n] = waiting[n, 1], waiting[n, 2], 0.0
     width[queued] = max(1, min(int(size), procs))
@@ -57,6 +58,7 @@ def start_estimates(
     jobs, placed = (now, width, requested, requested, requested), (message, message, taken)
     result[0] = min(replay_compiled(jobs, placed, procs, False, until)[queued], _NEVER_S)
     result[1] = min(replay_compiled(jobs, placed, procs, True, until)[queued], _NEVER_S)
+    # the estimate of long queues, for which reservations for all would take too long
     result[2] = result[0]
     if queued <= _CONSERVATIVE:
         result[2] = min(_estimate_conservative(message, taken, (width, requested), procs), _NEVER_S)

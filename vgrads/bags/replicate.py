@@ -107,6 +107,7 @@ def stragglers(
     if left is not None and left.seconds > _TRIES * again_s:
         return []
     if left is not None and curve.longer(left.seconds) < _HALF:
+        # all n attempts end in time with this probability if each does with its n-th root
         again_s, sure = left.seconds, left.probability ** (1.0 / max(1, len(running)))
     results = []
     for attempt in running:

@@ -44,6 +44,7 @@ def pattern_cost_ns(pattern: str, longest: int) -> float:
     whole = _read(pattern)
     anchored = whole.branches == 1 and pattern.startswith(("^", ".*"))
     free = whole.unbounded + (0 if anchored else 1)
+    # the ways to choose the ends of all free parts in the text: C(longest + free, free)
     ways = prod((longest + i) / i for i in range(1, free + 1)) * whole.bounded * whole.branches
     return (ways + len(pattern) + longest) * STEP_NS
 

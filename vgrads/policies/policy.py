@@ -103,11 +103,13 @@ class Policy:
         """Return the residual slots for fixed values of the bag's ``Tail``, ``JobsLeft`` and
         ``JobsDone``."""
         values = tuple([state.get(name) for name in self._state])
+        # with their types: 1, 1.0 and true are equal keys, but other values of the language
         key = (values, tuple(map(type, values)))
         residual = self._residuals.get(key)
         if residual is None:
             if len(self._residuals) >= RESIDUALS:
                 self._residuals.clear()
+                # expressions that do not depend on the state stay
                 self._slots = {key: slot for key, slot in self._slots.items() if not key[1]}
             values_by_name = dict(zip(self._state, values, strict=True))
             residual = Residual({slot: self._slot(slot, values_by_name) for slot in SLOTS})

@@ -86,6 +86,7 @@ def _withdraw(view: PoolView, surplus: int, nodes: int) -> PoolDecision:
     for request in sorted(
         view.requests, key=lambda item: (item.requested_s, item.id), reverse=True
     ):
+        # older requests have waited longer: none of them is cancelled instead of this one
         if request.nodes > surplus:
             break
         surplus -= request.nodes

@@ -155,6 +155,7 @@ def _compute_knee(
         share**2 * sums.spread(total - value * part) / (sums.tasks - 1.0) for share, sums in strata
     )
     freedom = fewest - 1.0
+    # Student's t for this freedom, to the first order in 1 ÷ freedom
     student = Z90 + (Z90**3 + Z90) / (4.0 * freedom)
     wide = math.exp(min(_MOST_WIDE, student * math.sqrt(variance + late_s[1] ** 2) / all_s))
     return Interval(value / wide, value, value * wide)

@@ -371,4 +371,5 @@ def _list_released(
 
 def _compute_paid_s(worker: WorkerView, now_s: float, billing_s: float | None) -> float:
     """Return the seconds until the end of the paid cycle."""
+    # the remainder of a negative number by a positive one is positive in Python: the time left
     return 0.0 if billing_s is None else (worker.joined_s - now_s) % billing_s

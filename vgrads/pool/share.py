@@ -171,6 +171,7 @@ def fill(needs: Mapping[str, int], weights: Mapping[str, float], total: int) -> 
         (name for name in needs if weights[name] > 0.0),
         key=lambda name: (needs[name] / weights[name], name),
     )
+    # slightly less, so that rounding leaves no manager undecided whose need is just met
     level = [needs[name] / weights[name] * (1.0 - _TINY) - _TINY for name in names]
     weight = [0.0, *accumulate(weights[name] for name in names)]
     sums = [0, *accumulate(needs[name] for name in names)]

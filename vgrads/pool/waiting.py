@@ -95,6 +95,7 @@ def _add_worthwhile(view: SizeView, memory: Memory, cap: int) -> int:
 
 def _estimate_randomness(expected: int, done: int) -> int:
     """Return by how much randomly arriving and ending work differs from the expected amount."""
+    # the standard deviation of independent arrivals and ends
     return math.floor(math.sqrt(expected + done)) if expected else 0
 
 

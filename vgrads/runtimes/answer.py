@@ -85,6 +85,7 @@ class KindPredictor:
             mean += PROCS_POWER * many
             base = base + PROCS_SD**2 * many * sample.procs
             total += (PROCS_SD * many) ** 2
+        # the covariance of an Ornstein-Uhlenbeck process decays exponentially with distance
         cross = base + self.departure[:, None] * np.exp(
             -np.abs(self.at_places - sample.place_of(x))
         )

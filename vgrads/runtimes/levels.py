@@ -95,5 +95,6 @@ def _compute_beliefs(offs: Array, variances: Array, weights: Array | tuple[float
     """Return how probable each scale is (n, scales)."""
     total = SCALES**2 + variances[:, None]
     score = np.log(np.array(weights)) - (np.log(total) + offs[:, None] ** 2 / total) / 2
+    # relative to the largest, so that not all of them round to zero
     belief = np.exp(score - score.max(1, keepdims=True))
     return np.asarray(belief / belief.sum(1, keepdims=True))

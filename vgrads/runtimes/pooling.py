@@ -110,6 +110,7 @@ def pool(
     chosen = {name: _select_richest(of[name]) for name in names}
     for turn in range(_TURNS):
         result = replace(result, sources={n: _fit_levels(of[n], result, n) for n in names})
+        # ends with the levels, so that they belong to the last shared effects
         if turn == _TURNS - 1:
             break
         kinds = {name: [result.weigh(s)[0] for s in chosen[name]] for name in names}
@@ -179,6 +180,7 @@ def _fit_strays(samples: Sequence[Sample], shared: Shared) -> float:
     observed = sum(float(stray.sum()) for stray in each) + float(np.sum(STRAYS / (STRAYS + _TEN)))
     low, high = 0.0, _MOST_STRAYS
     for _ in range(30):
+        # bisection: the expected number rises with a
         middle = (low + high) / 2
         below = float(np.sum(middle / (middle + counts))) < observed
         low, high = (middle, high) if below else (low, middle)

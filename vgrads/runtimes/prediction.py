@@ -70,6 +70,7 @@ class Prediction:
 def compute_mixed_quantile(p: float, weights: Floats, means: Floats, sds: Floats) -> float:
     """Return the quantile of a mixture of normals, by bisection."""
     z = _compute_deviate(p)
+    # the quantile of a mixture lies between those of its parts
     low, high = float(np.min(means + z * sds)), float(np.max(means + z * sds))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

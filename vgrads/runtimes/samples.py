@@ -94,9 +94,11 @@ def times(kind: str, records: Iterable[TaskRecord], scores: Mapping[str, Array])
     seconds = np.array([record.seconds for record in rows])
     whole = bool(np.all(seconds == np.round(seconds)))
     step = 1.0 if whole else _LEAST_S
+    # what is recorded as 0 may have taken up to half a step
     values = np.maximum(seconds, step / 2)
     gain = _choose_gain(rows)
     felt = {row.machine: scores.get(row.machine, _NO_SCORE) * gain for row in rows}
+    # rounding is uniform over a step: variance step² ÷ 12; of a logarithm, ÷ the time squared
     sample = _sample(kind, rows, np.log(values), step**2 / 12 / values**2, felt, len(every))
     return replace(sample, gain=gain)
 

@@ -212,6 +212,7 @@ def _compute_pooled_variance(free: float, squares: float) -> float:
 def _share_tool(one: ToolLevel, other: ToolLevel) -> ToolLevel:
     kinds = one.kinds + other.kinds
     mean = (one.kinds * one.mean + other.kinds * other.mean) / kinds
+    # the squares of each about its own mean, and what the distance of the means adds
     squares = one.kinds * other.kinds / kinds * (one.mean - other.mean) ** 2
     for level in (one, other):
         free = level.kinds - 1

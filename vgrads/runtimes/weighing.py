@@ -102,6 +102,7 @@ def _make_normal(sample: Sample, shift: Array, level: Level) -> tuple[Array, Arr
 def _score(whole: Array, inverse: Array, rest: Array) -> Array:
     """Return the log likelihood (laws, noises) up to a constant."""
     square = np.einsum("qn,enq->qe", rest, inverse @ rest.T)
+    # the logarithm of the determinant, without its overflow: twice the sum of these
     corners = np.diagonal(np.linalg.cholesky(whole), axis1=1, axis2=2)
     return np.asarray(-square / 2 - np.log(corners).sum(1))
 
@@ -127,6 +128,7 @@ def _open_score(raw: Sample, whole: Array, rest: Array) -> Array:
 
 def _compute_posterior_weights(score: Array, laws: Laws) -> Array:
     score = score + np.log(laws.shapes)[:, None] + np.log(laws.noises)
+    # relative to the largest, so that not all of them round to zero
     belief = np.exp(score - score.max())
     return np.asarray(belief / belief.sum())
 
@@ -185,6 +187,7 @@ def _estimate_site(mean: float, variance: float, bound: float) -> tuple[float, f
     z = (bound - mean) / sd
     hazard = float(np.exp(-z * z / 2 - 0.5 * np.log(2 * np.pi) - _log_ndtr(-z)))
     inside, shrink = mean + sd * hazard, 1 - hazard * (hazard - z)
+    # the bound is so low that it tells nothing, and the factor has no finite variance
     if shrink > 1 - 1e-9:
         return inside, _VAGUE
     left = max(variance * shrink, 1e-9)

@@ -44,6 +44,7 @@ class ClosedWindows:
         jobs, opens_s = queue, []
         last_s = now_s + max(job.limit_s for job in queue)
         for window in self._windows:
+            # later windows begin later still
             if window.begin_s > last_s:
                 break
             remaining = _select_outside(jobs, window, ends, now_s)

@@ -116,6 +116,7 @@ class BatchCluster:
         happened: list[Happening] = []
         while len(self._events) and self._events.peek_time() <= until_s:
             instant = self._events.peek_time()
+            # all events of an instant before the queue is examined: what ends now frees processors
             for _, what in self._events.pop_until(instant):
                 happened += self._happen(what, instant)
             self.now_s = instant
@@ -151,6 +152,7 @@ class BatchCluster:
                 self._events.cancel(run.ticket)
                 self._finish(run)
                 killed.append(Happening(now_s, "killed", run.job.id))
+        # processors that are down already cannot break again
         procs = min(procs, self.procs - self._used)
         if procs:
             name = f"{_DOWN}{next(self._outages)}"

@@ -59,6 +59,7 @@ class JobBuilder:
         self.name = name
         self.report = ReportBuilder(format_name)
         self._what = what
+        # arrays of machine numbers: lists take several times as much memory for millions of jobs
         self._times = {key: array("d") for key in ("submit", "start", "end", "request")}
         self._codes = {key: array("q") for key in ("procs", "user", "queue", "bag")}
         self._users: dict[str, int] = {}
@@ -116,6 +117,7 @@ class JobBuilder:
 
     def drop(self, job: int) -> None:
         """Remove a job that a later record replaces."""
+        # marked and not deleted, so that the numbers of other jobs stay
         self._times["submit"][job] = math.nan
 
     def log(

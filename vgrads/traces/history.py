@@ -94,6 +94,7 @@ def _make_options(options: ReadingOptions | str | None) -> ReadingOptions:
 def _read_lines(path: Path, force: bool) -> Iterator[str]:
     """Return the lines of a file; where a compressed one is cut off, those before, if forced."""
     try:
+        # a wrong byte in a name must not lose the record
         yield from open_lines(path, errors="backslashreplace")
     except CutOffError:
         if not force:

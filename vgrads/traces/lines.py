@@ -58,4 +58,5 @@ def _decode_line(raw: io.BufferedReader, errors: str) -> IO[str]:
     if stream is not raw:
         magic = cast(io.BufferedReader, stream).peek(2)[:2]
     encoding = "utf-16" if magic[:2] in _UTF_16 else "utf-8"
+    # a carriage return within a record must not end its line
     return io.TextIOWrapper(stream, encoding=encoding, errors=errors, newline="\n")

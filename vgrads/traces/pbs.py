@@ -161,6 +161,7 @@ class _Offsets:
     saving time."""
 
     def __init__(self, offsets: list[tuple[float, float]]) -> None:
+        # zones differ from UTC by quarters of an hour; the rest is the delay of the record
         ordered = sorted((at, round(by / _QUARTER_S) * _QUARTER_S) for at, by in offsets)
         self.at_s = [at for at, _ in ordered]
         self.by_s = [by for _, by in ordered]

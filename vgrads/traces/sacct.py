@@ -134,6 +134,7 @@ class SlurmJobs:
         self._clusters[record.cluster] = self._clusters.get(record.cluster, 0) + 1
         component = _COMPONENT.match(record.id)
         # of a long file, the keys themselves would need more memory than its jobs
+        # repr, because every NaN has a hash of its own
         key = hash((record.cluster, record.id, record.submit, repr(record.start)))
         if component:
             key = hash((record.cluster, component[1], record.submit, record.queue))
@@ -296,6 +297,7 @@ class _Columns:
             eligible = read(cells[at["eligible"]]) if "eligible" in at else math.nan
         except ValueError:
             raise ValueError("with an unreadable time") from None
+        # one hour occurs twice when clocks are set back: the order of events tells which is meant
         if self._zoned:
             submit, start, end = put_in_order((submit, start, end))
             _, eligible, _ = put_in_order((submit, eligible, start))

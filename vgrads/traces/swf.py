@@ -86,6 +86,7 @@ def _parse(
         return [n for n, line in lines if line.strip() and not line.lstrip().startswith(";")]
 
     try:
+        # the whole table at once is many times faster than line by line
         table = np.loadtxt(io.StringIO(body), comments=";", usecols=range(FIELDS), ndmin=2)
     except ValueError:  # a line is shorter, or malformed
         return _parse_lines(body, first_line, report)

@@ -234,6 +234,7 @@ def _draw_runtimes(
     mean = np.maximum(_compute_power(model.runtime.sample(draws, len(count))), 1.0)
     variance = _compute_power(np.maximum(model.variability.sample(draws, len(count)), 0.0))
     spread = np.sqrt(np.log1p(variance / mean**2))
+    # so that the mean of the log-normal distribution is that of the bag
     place = np.log(mean) - spread**2 / 2
     logs = np.repeat(place, count) + np.repeat(spread, count) * draws.standard_normal(
         int(count.sum())
@@ -271,6 +272,7 @@ def _place_bags(
     model: WorkloadModel, target: Target, size: NDArray[np.int64], runtime_s: Floats, seed: int
 ) -> BagColumns:
     """Assign streams, instants and users to bags; sort them by time."""
+    # streams of their own, so that other arrivals or users leave the bags as they are
     draws = stream(seed, "arrivals")
     count = len(size)
     home = draws.integers(0, target.clusters, count)
@@ -318,6 +320,7 @@ def _draw_arrivals(
 def _make_day_clock(model: WorkloadModel, days: float) -> tuple[Floats, Floats]:
     """Return instants, and the value of the arrival clock then: 1 per second at peak hours."""
     weights = np.nan_to_num(model.daily_cycle.pdf(np.arange(48, dtype=np.float64) + 0.5))
+    # above zero, because the clock is inverted and must never stand still
     weights = np.maximum(weights / max(float(weights[_PEAK].mean()), 1e-9), 1e-3)
     steps = np.tile(weights, int(np.ceil(days)))[: int(np.ceil(days * 48))]
     edges = np.minimum(np.arange(len(steps) + 1) * _HALF_HOUR_S, days * DAY_S)

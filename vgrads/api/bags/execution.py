@@ -252,6 +252,7 @@ class BagWork:
     ) -> bool:
         control_requests = self.control_requests()
         fresh = [n for n in control_requests.new if n not in bags and n not in manager.state.bags]
+        # a large bag may take longer to open than the watchdog permits
         with self._watchdog.paused() if fresh else nullcontext():
             for number in fresh:
                 bags.open(number)

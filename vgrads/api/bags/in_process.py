@@ -301,6 +301,7 @@ class LocalChannel:
     def _started(self, manager: DispatchManager, bags: ServedBags) -> None:
         self.manager, self.bags, self._loop = manager, bags, asyncio.get_running_loop()
         manager.on_stored.append(self._on_stored)
+        # set here too: where the start has failed, nobody must wait for the whole time limit
         self._ready.set()
 
     def _on_stored(self, ends: Sequence[StoredEnd]) -> None:

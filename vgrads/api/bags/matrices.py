@@ -366,6 +366,7 @@ def measure(problem: MatrixProblem, digests: Digests) -> Measured:
             return Measured(0, MEASURE_S, more=True)
         finally:
             if process.poll() is None:
+                # the whole group, because F may have started processes of its own
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
     if process.returncode:

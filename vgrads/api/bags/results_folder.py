@@ -71,6 +71,7 @@ def check_target(path: Path) -> None:
     folder = path.parent if is_table(path) else path
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # tried, because permissions do not tell of full or read-only file systems
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -159,6 +160,7 @@ class BagResults:
             for name in commands.filled(names, task):
                 file = target / name
                 file.parent.mkdir(parents=True, exist_ok=True)
+                # a link cannot replace a file
                 file.unlink(missing_ok=True)
                 if (source / name).exists():
                     link_file(source / name, file)

@@ -216,6 +216,7 @@ def _number_keys(spec: BagSpec, tasks: np.ndarray) -> np.ndarray:
     """Return a number for each task that is equal for equal commands and file names."""
     commands, names = spec.commands, (*spec.inputs, *spec.outputs)
     if not names:
+        # compared within this process only: hashes of texts differ between processes
         return np.fromiter((hash(commands.command(t)) for t in tasks.tolist()), np.int64)
     both = (hash((commands.command(t), *commands.filled(names, t))) for t in tasks.tolist())
     return np.fromiter(both, np.int64)
@@ -285,6 +286,7 @@ def _carry(bag: Path, stored: StoredBag, parts: Sequence[_ReusedPart]) -> None:
             _link_outputs(bag, stored, part, records)
         records.close()
     printed = (output for part in parts for output in part.printed())
+    # last, because it makes the tasks count as done
     write_carried(bag, np.concatenate(ends), agents, printed)
 
 
@@ -348,6 +350,7 @@ def _digest_of_tasks(stored: StoredBag, folder: Path) -> str:
         json.dumps([document.command, document.commands, list(parameters.items())]).encode()
     )
     given = _resolve_folder(folder, stored) / "given"
+    # sorted, because folders list their files in any order
     for path in sorted(given.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:

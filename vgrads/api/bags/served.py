@@ -144,6 +144,7 @@ class ServedBags:
 
     def grow(self) -> None:
         """Add new tasks of open bags, close those that get no more, and drop tasks on request."""
+        # a copy, because bags that close are removed meanwhile
         for bag in list(self._open.values()):
             self._serve(bag.number, partial(self._grow, bag))
         self.drop(self._bags)

@@ -147,6 +147,7 @@ def run_plan(
 ) -> RunOutcome:
     """Execute a plan to its end; ``outside``: an outside engine runs the tasks, in real time."""
     setup, execution = prepare_run(planned, options, outside is None)
+    # stored before anything is requested: whoever resumes the run needs both
     record.keep_setup(setup)
     record.store_execution(0, execution)
     return start_run(planned.grid, setup, execution, record, watch, outside)
@@ -203,6 +204,7 @@ def resume_run(
         return RunOutcome(execution=executions[0], state=begun.state, done={})
     around = _make_surroundings(executions[0], setup, grid, record, begun.elapsed_s, outside)
     needed = list_needed_slots(executions[begun.state.version], begun.state, setup.options.run_id)
+    # a manager that was killed may have left jobs that nobody needs any more
     remove_other_jobs(around.drivers, setup.options.run_id, needed)
     runner = Runner(setup.options.run_id, executions[begun.state.version], around, watch)
     return _make_outcome(runner, lambda r: r.resume(begun.state))

@@ -20,6 +20,7 @@ def exclusive(folder: Path | None, where: str) -> Iterator[None]:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # a lock on the folder itself leaves no file in it
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise InputError(f"cannot be used: {error.strerror}", where=where) from error
@@ -28,6 +29,7 @@ def exclusive(folder: Path | None, where: str) -> Iterator[None]:
             _lock(descriptor, where)
         yield
     finally:
+        # this releases the lock
         os.close(descriptor)
 
 

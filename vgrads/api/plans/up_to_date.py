@@ -254,6 +254,7 @@ def _select_unchanged(
             if out.issuperset(workflow.tasks[task_id].parents)
             and all(readers[name] and out >= readers[name] for name in gone[task_id])
         }
+        # a task that must run may need others to run again: repeated until no more do
         if remaining == out:
             return out
         out = remaining
@@ -342,6 +343,7 @@ def _bring(completed: CompletedTask, earlier: EarlierRun, folder: Path, files: R
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
         _link(old / name, target)
+    # after the outputs, because the record says that they are there
     append_record(folder, replace(completed, run=earlier.run))
 
 
@@ -350,6 +352,7 @@ def _link(source: Path, target: Path) -> None:
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True, copy_function=link_file)
     else:
+        # a link cannot replace a file
         target.unlink(missing_ok=True)
         link_file(source, target)
 

@@ -29,6 +29,7 @@ class LedgerConnection:
     _due_s: float = 0.0
     _over: bool = False
     _pending: Future[LedgerEntries] | None = None
+    # a single thread, so that entries arrive in the order in which they were sent
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "ledger"))
 
     def is_due(self) -> bool:

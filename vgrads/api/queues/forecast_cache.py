@@ -45,6 +45,7 @@ def stored(key: object) -> Any:
         with suppress(Exception):  # damaged, or of another Python version: compute again
             with path.open("rb") as file:
                 result = pickle.load(file)
+            # as used just now, because the least recently used entries are removed first
             os.utime(path)
             return result
     return None
@@ -76,6 +77,7 @@ def _is_private(path: Path) -> bool:
         states = [path.stat(), path.parent.stat()]
     except OSError:
         return False
+    # reading a pickle can run any code, so whoever can write the file would act as this user
     return all(state.st_uid == os.geteuid() and not state.st_mode & 0o022 for state in states)
 
 
@@ -83,6 +85,7 @@ def _put(path: Path, value: object) -> None:
     if path.is_relative_to(home()):
         make_home()
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # another process may store the same value at the same time: each has a draft of its own
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as file:

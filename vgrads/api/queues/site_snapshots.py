@@ -153,6 +153,7 @@ def _list(site: Site, path: Path, before: SiteSnapshot) -> SiteSnapshot:
         _tried[path] = begin
     try:
         batch = open_batch(site)
+        # a negative age is that of a clock that was set back
         facts_are_due = not 0 <= begin - before.facts_unix_s < FACTS_S
         facts = _ask_facts(site, batch) if facts_are_due else before
         jobs = tuple(_hide_name(site, job) for job in batch.listed_jobs())
@@ -273,6 +274,7 @@ def _make_job(row: Sequence[Any]) -> QueuedJob:
 
 
 def _lock_file(path: Path) -> Path:
+    # a file of its own: a lock on the snapshot would be lost when that is replaced
     return path.with_suffix(".lock")
 
 
@@ -309,6 +311,7 @@ def _try_lock(path: Path, patience_s: float) -> Iterator[bool]:
         end_s = time.monotonic() + patience_s
         while True:
             try:
+                # tried again and again, because flock has no time limit
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= end_s:
@@ -319,4 +322,5 @@ def _try_lock(path: Path, patience_s: float) -> Iterator[bool]:
                 yield True
                 return
     finally:
+        # closing the file releases its lock
         os.close(descriptor)

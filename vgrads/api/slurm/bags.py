@@ -85,6 +85,7 @@ class ShapeBags:
         bag = self._bag(shape_of(first, runs_s))
         at, numbers = bag.count, [record.id for record in records]
         released = {"released": numbers, "bag": bag.number, "task": at}
+        # stored first: after a crash the bag's number of tasks shows which of these it never got
         self._journal.write(released, durable=False)
         bag.records |= {at + place: record for place, record in enumerate(records)}
         bag.count += len(records)

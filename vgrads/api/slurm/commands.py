@@ -116,6 +116,7 @@ class SlurmCommands:
             return {"execute": words, "environment": None, "stdin": body["script"]}
         if batch.test_only:
             return self._expected_start(batch, self._caller(body))
+        # a command that has lost its answer asks again, and must not submit twice
         number = self._table.requests.get(body["request"])
         if number is None:
             number = self._submit(batch, self._caller(body), body["request"])
@@ -162,6 +163,7 @@ class SlurmCommands:
         stored = stored_submission(batch, caller, self._partitions, request, now_s)
         self._check_dependency(batch)
         stored = replace(stored, id=self._table.next_id)
+        # before the journal: a stored job must have its script; an unused folder harms nobody
         self._folders.create(stored.id, batch.script, job_spec(stored, batch, caller))
         try:
             self._journal.write({"submitted": asdict(stored)})

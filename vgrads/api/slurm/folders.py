@@ -73,6 +73,7 @@ class JobFolders:
         python, program = shlex.quote(sys.executable), shlex.quote(str(self._root / _PROGRAM))
         folder = shlex.quote(str(self.folder(submission)))
         return (
+            # a node may have no Python where this machine has it
             f"P={python}; [ -x $P ] || P=python3; "
             f"exec $P -IS {program} {folder} {position} {generation}"
         )

@@ -33,6 +33,7 @@ def outcome_of(folders: JobFolders, record: JobRecord, ended: Ended, now_s: floa
     """Return what became of a job whose task has ended."""
     lines = ended.out.strip().splitlines()
     with suppress(ValueError, IndexError):
+        # the program on the node prints its report last
         return dict(json.loads(lines[-1]))
     return folders.outcome(*place_of(record)) or _read_observed(folders, record, ended, now_s)
 

@@ -61,6 +61,7 @@ class JobScheduler:
         """Take up the jobs that are stored; then work in a thread."""
         with self.lock:
             ended = self._bags.start()
+            # all of them first, so that the ends below find who waits for them
             for number in self.table.unfinished:
                 self._waiting.register(self.table.submissions[number][0])
             for bag, task in ended:
@@ -80,6 +81,7 @@ class JobScheduler:
         while not self._stopping.is_set():
             with suppress(Empty):
                 item = self._ends.get(timeout=_LOOK_S)
+                # not stored yet: without it the job would run for ever
                 if not self._guarded(self._on_ends, *item):
                     self._ends.put(item)
             if time.monotonic() - looked_s >= _LOOK_S:
@@ -164,6 +166,7 @@ class JobScheduler:
     def _end(self, records: Sequence[JobRecord], outcome: Mapping[str, Any]) -> None:
         """Store the end of jobs of one submission that all ended so, and look at who waits."""
         first = records[0].submission
+        # stored before the jobs that wait for this end are released
         self._bags.change(records, changes_of(outcome))
         if first.id not in self.table.unfinished:
             self._waiting.forget(first.id)
@@ -203,6 +206,7 @@ class JobScheduler:
     def cancel(self, records: Sequence[JobRecord], uid: int) -> None:
         """Cancel jobs that have not ended; those that run end soon."""
         outcome = {"state": "CANCELLED", "end_s": self._clock(), "cancelled_by": uid}
+        # what no agent has is taken back at once; the rest must be ended on its node
         self._bags.withdraw(records)
         by_submission: defaultdict[int, list[JobRecord]] = defaultdict(list)
         for record in records:

@@ -102,6 +102,7 @@ def _expand_path(pattern: str, folder: str) -> str:
     """Return an absolute pattern; a backslash turns its placeholders off."""
     if "\\" in pattern:
         pattern = pattern.replace("\\", "").replace("%", "%%")
+    # a percent sign in the name of the folder is no placeholder
     return pattern if pattern.startswith("/") else f"{folder.replace('%', '%%')}/{pattern}"
 
 

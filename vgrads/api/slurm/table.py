@@ -158,6 +158,7 @@ class JobTable:
 
     def snapshot(self) -> Iterator[dict[str, Any]]:
         """Yield events that build this table."""
+        # an id is never given again, even if its job and all later ones were removed
         yield {"next_id": self.next_id}
         for number, shape in self.bags.items():
             yield {"bag": number, "shape": shape}

@@ -64,6 +64,7 @@ class WaitingJobs:
 
     def after_starts(self) -> list[int]:
         """Return the submissions that wait for starts of others, or for minutes after them."""
+        # a copy, because some may be forgotten while they are looked at
         return list(self._after)
 
     def dependents(self, number: int, over: bool) -> list[int]:

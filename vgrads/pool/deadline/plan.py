@@ -154,6 +154,8 @@ class _Search:
         self._requested = goal.probability
         rough_ones = SimulatedPlans(work, sources, goal, min(scenarios, _ROUGH), seed)
         rough = rough_ones.planned(list(_list_candidates(self._simulated.case)))
+        # few scenarios are in error by some hundredths: plans that seem to exceed the probability
+        # by that much are kept as well as those that seem to reach it
         cautious = goal.probability + _ROUGH_MARGIN
         shortlist = sorted(rough, key=lambda p: _order(p, cautious))[:_SHORT]
         shortlist += sorted(rough, key=lambda p: _order(p, goal.probability))[:_SHORT]
@@ -297,6 +299,7 @@ def _make_tables(case: DeadlineCase) -> Callable[[bool], DecisionTable]:
         return make_decision_table(
             MarketRules(
                 step_s=case.step_s,
+                # tasks that are lost with a node have run for half of their time on average
                 restart_s=case.cloud.boot_s + case.work.mean_s / 2.0,
                 prices=prices,
                 regimes=single_regime(case.hazards),

@@ -47,7 +47,9 @@ def draw_scenarios(case: DeadlineCase, count: int, seed: int = 0) -> BagScenario
     """Draw scenarios. Nodes of one queue start together; when they have ended they are requested
     again, and wait anew."""
     draws = stream(seed, "bag scenarios")
+    # one in each of equal parts instead of independent draws: probabilities have less noise
     quantiles = (draws.permutation(count) + 0.5) / count
+    # less half the variance, so that the mean factor is 1
     error = np.exp(case.work.error * _draw_normal(quantiles) - case.work.error**2 / 2.0)
     blocks = [
         [
@@ -119,6 +121,7 @@ def _draw_spot(case: DeadlineCase, count: int, draws: np.random.Generator) -> tu
     spot, ages = np.zeros((count, steps), np.bool_), np.zeros((count, steps), np.int64)
     if cloud is None or cloud.history is None:
         return spot, ages
+    # hazards are those of recorded steps of another length
     ends = 1.0 - (1.0 - case.hazards.steps) ** (step_s / STEP_S)
     state = np.full(count, cloud.history.is_available(cloud.now_s))
     if not cloud.observed:

@@ -212,6 +212,7 @@ class _CloudNodes:
         until_s = self._case.deadline_s - now_s
         if self.growth is not None:
             self._grow(self.growth, step, work_s, run)
+        # plans without nodes of the cloud are in the same arrays: no division by zero
         workers = np.maximum(1.0, self._nodes) * self._cloud.workers
         each_s = work_s / workers
         each_s += (each_s > 0.0) * run.lost_s(left, workers) * self._reserve
@@ -220,6 +221,7 @@ class _CloudNodes:
         chosen = self._table.choices(usable_s, slack_s, available, ages, self._market)
         chosen = np.where(each_s > 0.0, chosen, NONE)
         is_paid = self._paid_until_s > now_s + 1e-6
+        # what is paid for is used to its end, unless only on-demand nodes can still be in time
         chosen = np.where(is_paid & (chosen != ON_DEMAND), self._market, chosen)
         renews = run.open & (chosen != NONE) & ((chosen != self._market) | ~is_paid)
         period_s = max(self._cloud.billing_s, step_s)

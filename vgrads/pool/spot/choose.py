@@ -87,6 +87,7 @@ def choose(  # noqa: PLR0913, PLR0917 the signature that benchmarks call
             reason=f"on-demand: slack of {slack_s / 60:.0f} min, there are no spot nodes",
         )
     look_s = step_s
+    # tables grow with the number of steps: long jobs are decided in longer ones
     while (deadline_s - now_s) / step_s > _MOST_STEPS:
         step_s *= 2.0
     regimes = make_regimes(prior)

@@ -86,6 +86,7 @@ def _hazards(table: LifeTable, pooled: NDArray[np.float64]) -> NDArray[np.float6
 
 def _log_likelihood(table: LifeTable, pooled: NDArray[np.float64]) -> float:
     hazards = _hazards(table, pooled)
+    # a spell may end within a fraction of a step: then more ended than were at risk
     survived = np.maximum(table.at_risk - table.ended, 0.0)
     return float((table.ended * np.log(hazards) + survived * np.log1p(-hazards)).sum())
 
@@ -128,6 +129,7 @@ class _RegimeFilter:
         before, after = history.is_available(at_s), history.is_available(at_s + STEP_S)
         age = find_interval(history.age_s(at_s))
         weights = self._weights * self._chances[before != after][int(before), age]
+        # a share is renewed in each step, so that no regime becomes impossible
         weights *= self._stays / float(weights.sum())
         weights += self._renewed
         self._weights = weights

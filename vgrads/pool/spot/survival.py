@@ -62,6 +62,7 @@ class Hazards:
         """Return the share of the time in which nodes are available."""
         lengths = np.append(np.diff(AGES_S), np.inf) / STEP_S
         at_begin = np.cumprod(np.hstack([np.ones((2, 1)), (1.0 - self.steps) ** lengths]), axis=1)
+        # with a constant hazard in each interval: survival at its begin less at its end, ÷ hazard
         means = ((at_begin[:, :-1] - at_begin[:, 1:]) / self.steps).sum(axis=1)
         return float(means[1] / means.sum())
 
@@ -83,6 +84,7 @@ def make_life_table(
     for spell in history.spells(now_s):
         kind = int(spell.available)
         if spell.ended:
+            # half a step earlier: a spell that fills an interval to its end ended in it
             ended[kind, find_interval(spell.length_s - STEP_S / 2)] += 1
         inside = np.diff(np.minimum(np.append(AGES_S, np.inf), spell.length_s))
         at_risk[kind] += inside / STEP_S

@@ -165,6 +165,7 @@ class DecisionTable:
                 options = [option[..., 0] for option in space.options(costs, market)]
                 best = np.minimum(np.minimum(options[0], options[1]), options[2])
                 equal = best + _EQUAL * (1.0 + np.abs(best))
+                # the last assignment counts, so the preferred action comes last
                 order = (ON_DEMAND, SPOT, NONE) if self.rules.late else (NONE, SPOT, ON_DEMAND)
                 for action in order:
                     actions[left, :, :, market][options[action] <= equal] = action
@@ -239,6 +240,7 @@ def make_market_table(left_s: float, slack_s: float, rules: MarketRules) -> Deci
             table = make_decision_table(rules, steps, slack_steps)
             _TABLES[rules] = table
         _TABLES.move_to_end(rules)
+        # the newest stays whatever its size: it is used now
         while len(_TABLES) > 1 and sum(kept.bytes for kept in _TABLES.values()) > _MOST_BYTES:
             _TABLES.popitem(last=False)
         return table
@@ -259,6 +261,7 @@ def make_decision_table(rules: MarketRules, steps: int, slack_steps: float) -> D
     spot = np.zeros((steps + 1, *shape[2:]), np.float32)
     values = [np.zeros(shape[1:]) for _ in range(3)]
     hours = rules.step_s / 3600.0
+    # finite, because infinity times a share of 0 is undefined
     spot_usd = min(rules.prices.spot_usd * hours, _INFINITE / 10.0)
     demand_usd = rules.prices.on_demand_usd * hours
     for left in range(1, steps + 1):

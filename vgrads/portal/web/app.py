@@ -68,6 +68,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        # files that an earlier process had not received completely
         clear_uploads()
         service.start()
         try:

@@ -113,6 +113,7 @@ class Guard:
             await refused.response(scope, receive, answer)
         except Exception:
             _log.exception("%s %s failed", exchange.method, exchange.path)
+            # the status has been sent: only a broken connection tells the client
             if exchange.begun:
                 raise
             await problems.refusal(scope, 500, *problems.FAULT)(scope, receive, answer)
@@ -123,6 +124,7 @@ class Guard:
         """Check user, rate and size before any of the body is read."""
         forecasts = self._limits.forecasts
         permission = forecasts.preflight(*exchange.what)
+        # a browser sends a preflight request without credentials
         if permission is not None:
             raise RequestRefused(permission)
         foreign = forecasts.is_foreign(*exchange.what)
@@ -161,6 +163,7 @@ class Guard:
             return cached[1]
         digest = secret_digest(secret)
         if self._limits.own:
+            # in constant time, so that the time tells nothing of the secret
             return EVERYBODY_HERE if compare_digest(digest, self._limits.own) else None
         if not self._limiter.test(self._logins, "secret", digest):
             raise RequestRefused(self._slowed(exchange, "secret", digest))
@@ -226,6 +229,7 @@ class Guard:
         method, seconds = exchange.method, time.perf_counter() - exchange.began_s
         route = getattr(exchange.scope.get("route"), "path", "other")
         self._meters.requests.labels(method, route, str(exchange.status)).inc()
+        # a stream lasts as long as its client stays
         if not route.endswith("/events"):
             self._meters.seconds.labels(method, route).observe(seconds)
         _log.info(
@@ -245,6 +249,7 @@ class Guard:
         if (
             is_authenticated
             and method not in SAFE
+            # a flood of rejected requests must not fill the audit log
             and exchange.status != 429
             and not _check_unwritten(exchange.path)
         ):
@@ -282,6 +287,7 @@ def _find_secret(headers: Headers, cookies: bool) -> str:
     """Return the secret of a request: a bearer token, or a session's cookie, where they count."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
     if scheme:
+        # another scheme is a wrong secret and not the absence of one
         return token.strip() if scheme.lower() == "bearer" else "none"
     if not cookies:
         return ""

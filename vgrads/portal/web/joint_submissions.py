@@ -63,6 +63,7 @@ class JointSubmissions:
             submission = self._submissions[who.user, name] = JointSubmission(
                 document, time.monotonic() + wait_s
             )
+            # stored, because the event loop itself holds its tasks only weakly
             submission.task = asyncio.create_task(self._decide(name, submission, who, wait_s))
         if document.ticket not in submission.came:
             self._let_in(name, submission, document)
@@ -114,6 +115,7 @@ class JointSubmissions:
         try:
             await asyncio.wait_for(submission.full.wait(), wait_s)
         except TimeoutError:
+            # closed: who comes later would not be in the set that is planned now
             submission.full.set()
         try:
             submission.answer = await self._begin(name, submission, who)

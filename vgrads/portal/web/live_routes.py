@@ -147,6 +147,7 @@ def _find_position(last: str | None, run_id: str) -> int:
 async def _follow(service: Service, run_id: str, position: int) -> AsyncIterator[ServerSentEvent]:
     store = service.store
     while not service.stopping.is_set():
+        # before the events: those that a run stores as it ends must still be sent
         state = (await run_in_threadpool(store.get_run, run_id)).state
         result = await run_in_threadpool(store.events, run_id, position)
         for body in result:
@@ -221,6 +222,7 @@ async def _await_permits(engine: OutsideEngine, task: TaskKey, wait_s: float) ->
     try:
         async with asyncio.timeout(wait_s):
             while True:
+                # before the question: a permit that is granted in between must not be missed
                 offered = engine.offered(task)
                 if orders := engine.announce(task):
                     offered.cancel()

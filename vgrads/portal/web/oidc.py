@@ -71,16 +71,20 @@ class Provider:
         )
         with self._lock:
             self._begun[state] = begun
+            # anybody may begin a login: without a limit this would fill the memory
             while len(self._begun) > _MOST_BEGUN:
                 self._begun.popitem(last=False)
         answer = RedirectResponse(url, status_code=303)
+        # lax and not strict: the browser returns from another site, and must send the cookie
         answer.set_cookie(_COOKIE, state, max_age=int(_PATIENCE_S), httponly=True, samesite="lax")
         return answer
 
     def finish(self, url: str, state: str, cookies: Mapping[str, str]) -> Principal:
         """Return the user of this return address, if the provider confirms them."""
         with self._lock:
+            # removed: a return address is of no use a second time
             begun = self._begun.pop(state, None)
+        # the cookie ties a login to the browser that began it
         if begun is None or begun.until_s < time.monotonic() or cookies.get(_COOKIE) != state:
             raise HTTPException(401, "this login was not started here, or was started too long ago")
         provider_metadata = self._discover()
@@ -107,6 +111,7 @@ class Provider:
         keys = KeySet.import_key_set(_get(provider_metadata["jwks_uri"]))
         result = jwt.decode(token, keys, algorithms=_ALGORITHMS)
         jwt.JWTClaimsRegistry(
+            # seconds by which the clocks of the two machines may differ
             leeway=60,
             iss={"essential": True, "value": provider_metadata["issuer"]},
             aud={"essential": True, "value": self._settings.client_id},
@@ -121,6 +126,7 @@ class Provider:
             raise HTTPException(
                 401, f"the login provider returned no claim '{self._settings.claim}'"
             )
+        # anybody could state the address of another person
         if self._settings.claim == "email" and claims.get("email_verified") is False:
             raise HTTPException(401, "the login provider has not verified your e-mail address")
         scopes = set(self._settings.scopes)
@@ -145,6 +151,7 @@ class Provider:
         provider_metadata: dict[str, Any] = _get(
             self._settings.issuer.rstrip("/") + "/.well-known/openid-configuration"
         )
+        # otherwise one provider could speak for another (Discovery 1.0 §4.3)
         if provider_metadata.get("issuer", "").rstrip("/") != self._settings.issuer.rstrip("/"):
             raise SiteError("reports another issuer", site=self._settings.issuer, transient=False)
         return provider_metadata

@@ -121,6 +121,7 @@ def too_large(scope: Scope, most: int) -> Response:
 
 
 def _close_connection(answer: Response, headers: dict[str, str]) -> Response:
+    # the rest of the body, which is not read, would be taken for the next request
     answer.headers.update({"Connection": "close", **headers})
     return answer
 

@@ -166,6 +166,7 @@ def _find_released_run(service: Service, run_id: str, who: Principal) -> RunRow:
 async def _follow(service: Service, run_id: str, after: int) -> AsyncIterator[ServerSentEvent]:
     box = MessageBox(service.store.engine, run_id)
     while not service.stopping.is_set():
+        # before the answers: those that a run stores as it ends must still be sent
         state = (await run_in_threadpool(service.store.get_run, run_id)).state
         for number, body in await run_in_threadpool(box.answers, after):
             after = number

@@ -127,6 +127,7 @@ class Service:
         user."""
         head = self.sets.head(set_id)
         if head is None or not (principal.operator or head.owner == principal.user):
+            # not 403, which would tell that the set of another user exists
             raise HTTPException(404, f"no workflow set '{set_id}'")
         return head
 

@@ -209,6 +209,7 @@ class Server(uvicorn.Server):
         try:
             gone = prune(self._service.store, keep_s, history_s)
         except Exception:
+            # the service goes on, and tries again an hour later
             _log.exception("old records could not be removed")
             return
         if any(gone.values()):

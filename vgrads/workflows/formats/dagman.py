@@ -73,6 +73,7 @@ def read_dagman(text: str, runtimes: Runtimes, reading: Reading) -> Workflow:
     reader = _DagReader(runtimes, reading)
     reader.read_whole(text, reading.path, reading.path.parent, "")
     tasks = reader.tasks()
+    # DAGMan itself would continue from its newest rescue file
     for file in sorted(reading.path.parent.glob(f"{escape(reading.path.name)}.rescue???"))[-1:]:
         reading.list("not used", file.name)
     if not tasks and reader.completed:
@@ -284,6 +285,7 @@ class _DagReader:
         ]
         scope = _Scope(prefix, folder)
         for statement in statements:
+            # definitions first: a command may name what is defined further down
             if statement.command in _BEFORE:
                 self._define(statement, scope)
         for statement in statements:

@@ -97,6 +97,7 @@ def _register(tasks: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
+    # whatever a Snakefile prints must not mix with the answer
     output = os.dup(1)
     os.dup2(2, 1)
     answer = ask(json.loads(sys.argv[1]))

@@ -199,6 +199,7 @@ def work_on(
             ),
             style="bold yellow",
         )
+    # raised last: what became of the bags is shown whatever became of their files
     if problem is not None:
         raise problem
     if any(row.state == "interrupted" for row in ended):

@@ -26,6 +26,7 @@ def follow(
         store.get_run(run_id)
         observed = _LogPosition(RunRecord(store.engine, run_id), task)
         while True:
+            # before the news: what a run stores as it ends must still be shown
             goes_on = store.get_run(run_id).state in GOES_ON
             yield from observed.news()
             if not goes_on:

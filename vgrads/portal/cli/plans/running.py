@@ -89,6 +89,7 @@ def plan_and_run(request: RunRequest, output: RunOutput) -> int:
 def run_here(planned: Planned, how: RunChoices) -> RunOutcome:
     """Run a plan in this process, store it in the database, report the outcome."""
     out = console(stderr=how.as_json or how.quiet)
+    # read here only to refuse a missing one before anything runs
     _read_webhook_secret(how)
     if planned.workflow_set.released:
         why = "the tasks of this set are released one by one, which needs a service"

@@ -122,6 +122,7 @@ def _begin(command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
+            # Ctrl-C at the terminal from which it was started must not end it
             start_new_session=True,
             cwd="/",
         )

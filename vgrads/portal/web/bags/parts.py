@@ -66,6 +66,7 @@ async def _receive(request: Request, folder: Path, digest: str) -> None:
             async for chunk in request.stream():
                 total.update(chunk)
                 await run_in_threadpool(file.write, chunk)
+            # on the disk before it gets its name: a part that exists must be complete
             await run_in_threadpool(_sync_descriptor, file.fileno(), file.flush)
         if total.hexdigest() != digest:
             raise InputError("does not have this SHA-256", where="body")

@@ -93,6 +93,7 @@ class ForecastAccess:
         if not self.origins or not is_forecast(query, path):
             return {}
         if not self.is_foreign(headers, query, path):
+            # a cache must not give this answer, without the permission, to a page that has it
             return {"vary": "Origin"}
         return {
             "access-control-allow-origin": headers["origin"],

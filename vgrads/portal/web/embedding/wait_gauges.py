@@ -108,6 +108,7 @@ class WaitGauges:
                 self._report(shape, error)
             else:
                 self._failed.discard(shape)
+        # replaced as a whole: whoever reads them meanwhile gets those of one time
         self._bounds, self._computed_unix_s = bounds, time.time()
 
     def _repeat(self) -> None:

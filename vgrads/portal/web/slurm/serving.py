@@ -86,6 +86,7 @@ def _bound(address: tuple[str, int] | None) -> Iterator[socket.socket | None]:
         yield None
         return
     with socket.socket() as listener:
+        # connections of the service before may still be in TIME_WAIT
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
@@ -127,6 +128,7 @@ def _make_app(service: SlurmService, token: str = "") -> Starlette:
 
     async def answer(request: Request) -> Response:
         authorization = request.headers.get("authorization", "").encode()
+        # as bytes: texts are compared so only if they are ASCII
         if token and not hmac.compare_digest(authorization, f"Bearer {token}".encode()):
             return Response(json.dumps({"message": "the token is wrong"}), 401)
         command = request.path_params["command"]
@@ -153,6 +155,7 @@ async def _serve(
     async def end_when_unused() -> None:
         while not server.started:
             await asyncio.sleep(0.01)
+        # uvicorn makes the socket writable for everybody
         path.chmod(0o600)
         on_start()
         try:
