@@ -302,6 +302,7 @@ class CloudDriver(LedgerDriver):
         if len(instances) < len(slot.ids):
             self._note_absence(slot_id, slot)
             return
+        slot.vanished = 0  # listed again: only absences in a row say that they are gone
         slot.ids = [instance.id for instance in instances]
         dead = [instance for instance in instances if not instance.alive]
         if slot.began_s is not None and now >= slot.began_s + slot.seconds:

@@ -27,8 +27,8 @@ def find_upper_rank(count: int, quantile: float, confidence: float) -> int | Non
     """Return the 1-based rank of the upper bound among ``count`` sorted waits; None if there are
     too few.
 
-    >>> upper_rank(59, 0.95, 0.95), upper_rank(58, 0.95, 0.95), upper_rank(1000, 0.95, 0.95)
-    (59, None, 962)
+    >>> [find_upper_rank(count, 0.95, 0.95) for count in (59, 58, 1000)]
+    [59, None, 962]
     """
     return (
         _find_upper_rank(count, quantile, confidence)
@@ -57,7 +57,7 @@ def find_upper_rank_of_misses(count: int, chance: float, confidence: float) -> i
     """Return the smallest m with P(Bin(count, chance) ≤ m) ≥ confidence: more misses than m are not
     chance.
 
-    >>> upper_rank_of_misses(100, 0.05, 0.999)
+    >>> find_upper_rank_of_misses(100, 0.05, 0.999)
     13
     """
     misses = np.arange(count + 1)
@@ -68,7 +68,7 @@ def find_upper_rank_of_misses(count: int, chance: float, confidence: float) -> i
 def compute_minimum_history(quantile: float, confidence: float) -> int:
     """Return the fewest waits for which an upper bound exists: the smallest n with 1 − qⁿ ≥ C.
 
-    >>> [minimum_history(q, 0.95) for q in (0.5, 0.75, 0.9, 0.95, 0.99)]
+    >>> [compute_minimum_history(q, 0.95) for q in (0.5, 0.75, 0.9, 0.95, 0.99)]
     [5, 11, 29, 59, 299]
     """
     parse_probability(quantile, "quantile")
@@ -84,7 +84,7 @@ def compute_highest_level(count: int) -> float:
     """Return the highest probability that so many outcomes support: that with which a further one
     is no larger than the largest of them.
 
-    >>> highest_level(0), round(highest_level(217), 4)
+    >>> compute_highest_level(0), round(compute_highest_level(217), 4)
     (0.0, 0.9954)
     """
     return count / (count + 1)
@@ -93,7 +93,7 @@ def compute_highest_level(count: int) -> float:
 def explain_highest_level(count: int, noun: str) -> str:
     """Say why there is no bound at a higher probability; rounded down to the digits that matter.
 
-    >>> beyond(217, "outcome"), beyond(1, "wait")
+    >>> explain_highest_level(217, "outcome"), explain_highest_level(1, "wait")
     ('217 outcomes support at most 0.995', '1 wait supports at most 0.5')
     """
     digits = len(str(count + 1))

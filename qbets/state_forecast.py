@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from vgrads.kernel.arrays import Floats, Ints
 from vgrads.qbets.blend import blend_predictions
-from vgrads.qbets.bounds import explain_highest_level
+from vgrads.qbets.bounds import compute_minimum_history, explain_highest_level
 from vgrads.qbets.conditional import ConditionalModel, average_knots
 from vgrads.qbets.conformal import Calibration
 from vgrads.qbets.correction_pass import (
@@ -131,9 +131,10 @@ class StateForecast:
 
     def choice(self, group: int = 0) -> MethodChoice:
         """Return the method for a group of jobs, and the reason."""
-        has_past_waits = bool(len(self.floor.waits_s[0]))
-        knows_user = self.settings.knows_user
-        return choose_method(self.calibration, self.judged, group, has_past_waits, knows_user)
+        settings, waits = self.settings, len(self.floor.waits_s[0])
+        # as in a replay, where too few waits have no bound; several clusters have enough each
+        bound = waits >= compute_minimum_history(settings.quantile, settings.confidence)
+        return choose_method(self.calibration, self.judged, group, bound, settings.knows_user)
 
     def curve(self, procs: int, walltime_s: float, ahead: int = 0) -> LevelCurve:
         """Return the observed levels of similar jobs."""

@@ -45,7 +45,7 @@ class Draft:
         self._whole: dict[str, dict[int, Bits]] = {}
         self.done: dict[str, Bits] = {}
         # workflows done in each scenario
-        self.counts: NDArray[np.int16] = np.zeros(self.scenarios.count, dtype=np.int16)
+        self.counts: NDArray[np.int32] = np.zeros(self.scenarios.count, dtype=np.int32)
         self._journal: list[Placement] = []
         self.work = 0  # of packing until now, in steps of profiles
         self.phase = ""  # the current phase, for the record

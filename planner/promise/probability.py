@@ -121,9 +121,9 @@ class Scenarios:
         """Return the share of scenarios in a bit set."""
         return int(np.bitwise_count(bits).sum()) / self.count
 
-    def unpack(self, bits: Bits) -> NDArray[np.int16]:
+    def unpack(self, bits: Bits) -> NDArray[np.int32]:
         """Return 0 or 1 for each scenario."""
-        return np.unpackbits(bits, count=self.count).astype(np.int16)
+        return np.unpackbits(bits, count=self.count).astype(np.int32)
 
 
 class WorkflowOutcome:

@@ -10,7 +10,8 @@ import pytest
 from tests.waiting import until
 from vgrads.agent.scratch import make_scratch
 from vgrads.api.wiring import Wiring, make_drivers
-from vgrads.drivers.api import SlotSpec, SlotState
+from vgrads.drivers.api import SiteAccess, SlotSpec, SlotState
+from vgrads.drivers.cloud import CloudDriver, Instance, NodePrice
 from vgrads.drivers.ledger import SlotLedger
 from vgrads.drivers.local import LocalDriver
 from vgrads.drivers.simulated import SimulatedBatch, SimulatedCloud, SiteBehaviour
@@ -208,3 +209,38 @@ def test_a_local_slot_leaves_no_folder_of_a_killed_agent(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
     driver.close()
     assert not list(tmp_path.iterdir())
+
+
+class ListedCloud:
+    """A cloud whose list of instances is empty as often as it is told to be."""
+
+    def __init__(self):
+        self.bought, self.hidden = [], 0
+
+    def buy(self, purchase):
+        self.bought = [
+            Instance(id=f"i-{n}", state="running", ok=True, tags=purchase.tags)
+            for n in range(purchase.nodes)
+        ]
+        return [instance.id for instance in self.bought]
+
+    def instances(self):
+        self.hidden -= 1
+        return [] if self.hidden >= 0 else self.bought
+
+    def terminate(self, ids):
+        self.bought = [instance for instance in self.bought if instance.id not in ids]
+
+
+def test_instances_that_a_cloud_lists_again_are_not_lost():
+    api = ListedCloud()
+    prices = {"small": NodePrice(usd_per_hour=0.1)}
+    driver = CloudDriver("s", api, SimClock(), SiteAccess(), prices)
+    driver.submit(replace(spec("run.a", duration_s=3600.0), node_type="small"))
+    for _ in range(3):
+        api.hidden = 4
+        for _ in range(4):
+            assert states(driver, "run.a") != [SlotState.FAILED]
+        assert states(driver, "run.a") == [SlotState.READY]
+    api.hidden = 5
+    assert [states(driver, "run.a") for _ in range(5)][-1] == [SlotState.FAILED]

@@ -352,3 +352,15 @@ def test_a_workflow_in_several_slots_is_done_where_all_its_tasks_are(workflow, r
         n: bits.tolist() for n, bits in single.done.items()
     }
     assert whole.probabilities() == pytest.approx(single.probabilities())
+
+
+@pytest.mark.more
+def test_more_workflows_are_counted_than_a_number_of_sixteen_bits_has():
+    """33,000 workflows of which all are done in every scenario."""
+    count = 33_000
+    sure = machine("sure", procs=count, usd=0.0, boot_s=0.0, up=1.0)
+    snapshot = question([chain("w", 60.0)] * count, count, (sure,), 0.0)
+    draft = Draft(snapshot)
+    names = [w.name for w in snapshot.workflow_set.workflows]
+    assert pack_batch(draft, names, count, snapshot.slots, 0.0) == count
+    assert draft.counts.min() > 32_767

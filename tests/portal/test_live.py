@@ -3,6 +3,7 @@ figures."""
 
 import json
 import os
+import socket
 import threading
 import time
 import urllib.request
@@ -300,6 +301,18 @@ def test_webhooks_that_are_not_configured_or_not_there_hold_nothing_up(listen):
         assert hook.undelivered == 2
     with pytest.raises(InputError, match="not an http or https URL"):
         Webhook("file:///etc/passwd", "secret", "run-1")
+
+
+def test_a_receiver_that_never_answers_does_not_hold_the_end_of_a_run_up():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hook = Webhook(f"http://127.0.0.1:{silent.getsockname()[1]}/", "secret", "run-1")
+        for n in range(1100):  # more than may wait
+            hook(None, state(), [ReplicaEnded(at_s=0.0, key=("w", "t", n), ok=True)])
+        closing = threading.Thread(target=hook.close, args=(0.1,), daemon=True)
+        closing.start()
+        closing.join(5.0)
+        assert not closing.is_alive()
+        assert hook.undelivered > 0
 
 
 @pytest.mark.more

@@ -64,9 +64,9 @@ NO_TOOLS: Tools = MappingProxyType({})
 def list_names(kind: str, command: str = "") -> tuple[str, ...]:
     """Return the names under which a task's tool may be listed: program, pairs of words, words.
 
-    >>> names_of("ALIGN:SAMTOOLS_SORT")
+    >>> list_names("ALIGN:SAMTOOLS_SORT")
     ('samtools sort', 'samtools', 'sort')
-    >>> names_of("fit", "/usr/bin/bwa mem -t 4 x.fa")
+    >>> list_names("fit", "/usr/bin/bwa mem -t 4 x.fa")
     ('/bwa', 'bwa mem', 'bwa', 'mem', 'fit')
     """
     programs = dict(find_programs(command))

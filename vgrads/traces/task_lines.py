@@ -149,7 +149,7 @@ def parse_bytes(text: str, plain: float = 1.0) -> float | None:
     """Parse bytes of ``1.2 GB``, ``300K`` (powers of 1024, as Nextflow and Slurm count) or a number
     of ``plain`` bytes.
 
-    >>> bytes_of("1.5 KB"), bytes_of("2", 1048576), bytes_of("0"), bytes_of("-")
+    >>> parse_bytes("1.5 KB"), parse_bytes("2", 1048576), parse_bytes("0"), parse_bytes("-")
     (1536.0, 2097152.0, None, None)
     """
     match = _BYTES.match(text.strip())
@@ -184,11 +184,11 @@ def parse_task_instant(value: object) -> float | None:
 def find_tool(command: object) -> str:
     """Return the program that a command really runs, without its folder; empty if unknown.
 
-    >>> tool_of("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a")
+    >>> find_tool("set -eu; cd x && OMP=1 /usr/bin/python3 -u scripts/fit.py a")
     'fit.py'
-    >>> tool_of("(bwa mem r.fa) 2> log")
+    >>> find_tool("(bwa mem r.fa) 2> log")
     'bwa'
-    >>> tool_of("[ -f a ] || ln -s b a; for x in 1 2; do fastqc $x; done")
+    >>> find_tool("[ -f a ] || ln -s b a; for x in 1 2; do fastqc $x; done")
     'fastqc'
     """
     return next((program for program, _ in find_programs(command)), "")

@@ -110,8 +110,8 @@ def _is_state(state: str, whole: str) -> bool:
 def derive_job_kind(name: str) -> str:
     """Return the rule or process of a job's name; the name itself if no workflow system created it.
 
-    >>> job_kind("snakejob.align.12.sh"), job_kind("nf-FASTQC_(s1)"), job_kind("simulate")
-    ('align', 'FASTQC', 'simulate')
+    >>> [derive_job_kind(name) for name in ("snakejob.align.12.sh", "nf-FASTQC_(s1)", "simulate")]
+    ['align', 'FASTQC', 'simulate']
     """
     match = _SNAKEJOB.match(name) or _NEXTFLOW.match(name)
     return match[1] if match else name

@@ -78,6 +78,7 @@ def test_a_queue_of_which_both_hold_is_named_with_both(store, sites):
     assert SHORT.removeprefix("here/all: ") in note
 
 
+@pytest.mark.more
 def test_a_queue_whose_backtest_was_bad_is_named_with_what_it_covered(vgrads, store, sites, write):
     """Waits grow by half after each forty jobs, thirty times; in the end all start at once."""
     file = sites(1)

@@ -23,7 +23,7 @@ from vgrads.kernel.user_files import open_user_file
 Value = TypeVar("Value")
 _MOST_BYTES = 512 * 2**20
 """Limit of the whole cache; the least recently used entries are removed first."""
-_METHOD = ("qbets", "qbets/state", "traces", "api/queues")
+_METHOD = ("qbets", "qbets/state", "traces", "api/queues", "simulator", "kernel")
 
 
 def cached(file: Path, question: object, make: Callable[[], Value]) -> Value:

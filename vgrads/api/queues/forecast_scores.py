@@ -61,9 +61,9 @@ def has_started_within(limit_s: float, wait_s: float | None, observed_s: float) 
     passed, also if it has started: else the newest forecasts would be judged by the jobs that were
     lucky, while the others still wait.
 
-    >>> [started_within(60.0, wait_s, 30.0) for wait_s in (10.0, None, 90.0)]
+    >>> [has_started_within(60.0, wait_s, 30.0) for wait_s in (10.0, None, 90.0)]
     [None, None, False]
-    >>> [started_within(60.0, wait_s, 60.0) for wait_s in (10.0, None, 90.0)]
+    >>> [has_started_within(60.0, wait_s, 60.0) for wait_s in (10.0, None, 90.0)]
     [True, False, False]
     """
     if wait_s is not None and wait_s > limit_s:

@@ -74,8 +74,8 @@ class JobFolders:
         folder = shlex.quote(str(self.folder(submission)))
         return (
             # a node may have no Python where this machine has it
-            f"P={python}; [ -x $P ] || P=python3; "
-            f"exec $P -IS {program} {folder} {position} {generation}"
+            f'P={python}; [ -x "$P" ] || P=python3; '
+            f'exec "$P" -IS {program} {folder} {position} {generation}'
         )
 
     def started(self, submission: int, position: int, generation: int) -> dict[str, Any]:

@@ -204,8 +204,6 @@ class Core:
         faults, self.dispatch_index.faults = self.dispatch_index.faults, []
         return faults
 
-    # hosts
-
     # work
 
     def answer(self, agent: AgentState, at_s: float) -> AgentReply:

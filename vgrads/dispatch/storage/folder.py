@@ -64,9 +64,6 @@ class StoredBag:
             growing.rest()
 
 
-"""How lists of stored bags are read, so that their tasks keep their numbers."""
-
-
 def reserve_number(folder: Path, first: int) -> int:
     """Return the first number from ``first`` on, above those of all bags in a dispatcher's folder,
     and reserve it: bags that are submitted at the same time must not share a folder, nor get that

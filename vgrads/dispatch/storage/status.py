@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from vgrads.kernel.errors import InputError
+
+_LOOKED_S = 0.2
+"""Longer than anybody who only looks holds the lock, and the longest wait for it."""
 
 
 def news_pipe(folder: Path) -> Path:
@@ -31,20 +35,29 @@ def exclusive(folder: Path) -> Iterator[None]:
     """Hold the lock on a dispatcher's folder. Raise InputError while another process holds it."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / "lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError("is in use by another dispatcher", where=folder.name) from error
+        end_s = time.monotonic() + _LOOKED_S
+        while not _lock(file, fcntl.LOCK_EX):
+            if time.monotonic() > end_s:
+                raise InputError("is in use by another dispatcher", where=folder.name)
+            time.sleep(_LOOKED_S / 20.0)
         yield
+
+
+def _lock(file: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def is_worked_on(folder: Path) -> bool:
     """Return True while a process works on a dispatcher's folder."""
     try:
-        with exclusive(folder):
-            return False
-    except InputError:
-        return True
+        with (folder / "lock").open() as file:
+            return not _lock(file, fcntl.LOCK_SH)  # shared: those who look do not see each other
+    except FileNotFoundError:
+        return False
 
 
 def write_status(folder: Path, status: dict[str, Any]) -> None:

@@ -54,7 +54,9 @@ class Dispatchers:
             if now < pause.until_s:
                 continue
             if child is not None and child.is_alive():
-                self._failures.pop(name, None)  # it ran longer than the backoff before it
+                # it ran longer than the backoff before it, which begins anew
+                self._failures.pop(name, None)
+                del self._pauses[name]
                 continue
             if is_worked_on(dispatcher_folder(name)):
                 continue

@@ -71,11 +71,11 @@ class Webhook:
     def close(self, timeout_s: float = 60.0) -> None:
         """Post the outcome (``outcome``), and wait for pending messages."""
         self._put({"run": self._run_id, "outcome": self.outcome})
-        self._waiting.put(None)
+        self._put(None)  # never waits: the receiver may be dead and the queue full
         self._thread.join(timeout_s)
         self._closing.set()
 
-    def _put(self, message: dict[str, Any]) -> None:
+    def _put(self, message: dict[str, Any] | None) -> None:
         while True:
             try:
                 self._waiting.put_nowait(message)

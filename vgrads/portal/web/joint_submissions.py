@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from vgrads.portal.jobs.release_documents import JointSubmissionDocument
     from vgrads.workflows.sets import WorkflowDocument
 
+_log = logging.getLogger("vgrads.web")
 _AGREED = ("of", "fraction", "deadline", "probability")
 _MOST_WAIT_S = 86400.0
 _RETENTION_S = 86400.0
@@ -123,6 +125,9 @@ class JointSubmissions:
             submission.answer = {"state": "failed", "reason": str(error)}
         except HTTPException as error:
             submission.answer = {"state": "failed", "reason": str(error.detail)}
+        except Exception:  # without an answer all callers would wait for ever
+            _log.exception("joint submission '%s' of %s failed", name, who.user)
+            submission.answer = {"state": "failed", "reason": "internal error: see the log"}
 
     async def _begin(
         self, name: str, submission: JointSubmission, who: Principal

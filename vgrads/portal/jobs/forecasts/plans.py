@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgrads.api.plans.planning import GridSnapshot, Planned
 from vgrads.api.queues.backtests import find_kept_backtest
-from vgrads.api.queues.forecast_scores import ALARM, ALARM_LEVEL, WATCHED
+from vgrads.api.queues.forecast_scores import ALARM, ALARM_LEVEL, NO_RECORD, WATCHED
 from vgrads.api.queues.issued import LEVELS, IssuedForecast
 from vgrads.api.queues.log_queues import ENOUGH
 from vgrads.api.queues.start_estimate_prior import BASIS
@@ -60,8 +60,12 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     records = records_in(store.reader, keys) if store else read_records(keys)
     missed, short = _list_missed_histories(planned, keys), _list_short_histories(planned, keys)
     by_queue = {
-        key: [text for text in (records[key].warning, missed.get(key), short.get(key)) if text]
-        for key in keys
+        key: [
+            text
+            for text in (records.get(key, NO_RECORD).warning, missed.get(key), short.get(key))
+            if text
+        ]
+        for key in keys  # there are no records where there is no database, or no disk for it
     }
     return [f"{site}/{queue}: {'; '.join(why)}" for (site, queue), why in by_queue.items() if why]
 
