@@ -121,6 +121,7 @@ def read_task_records(
 
 def _is_folder(path: Path) -> bool:
     try:
+        # its format is found from its first lines, which are read again with the rest
         if path.exists() and not path.is_dir() and not path.is_file():
             raise InputError(
                 "is not a file that can be read twice", where=str(path), fix="write it to a file"

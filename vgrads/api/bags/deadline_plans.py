@@ -109,6 +109,7 @@ def _answer(
         for factor in _FACTORS
         if factor != 1.0
     }
+    # plans are simulated: by chance, one for a later deadline may seem less probable
     by_factor = dict(never_falling(sorted((curve | {1.0: chosen}).items()), goal.probability))
     best = by_factor[1.0]
     suffice = [f for f, plan in by_factor.items() if f != 1.0 and plan.enough]

@@ -271,6 +271,7 @@ class QueueRecord:
         from vgrads.planner.promise.probability import at_least  # noqa: PLC0415 late: few queues have so many
 
         chances, started = [chance for chance, _ in alike], sum(outcome for _, outcome in alike)
+        # the probability that at most so many start, if what was stated is right
         if 1.0 - at_least(chances, started + 1) > _CHANCE:
             return None
         return (
