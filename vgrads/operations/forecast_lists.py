@@ -180,6 +180,7 @@ def prepare(forecast: AnyForecast) -> None:
     """Load what makes many answers fast, where it exists: half a second, once for a process."""
     for module in (queue_features, boosting):
         use_stored(module)
+    # of a copy: what it caches is not for the answers of others
     replace(forecast).bounds(1, 3600.0, LEVELS)
 
 

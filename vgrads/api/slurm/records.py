@@ -110,6 +110,7 @@ def without_controls(text: str) -> str:
 
 def submission_from(stated: Mapping[str, Any]) -> StoredSubmission:
     """Return a submission from its JSON."""
+    # a journal of another version may have fields that this one does not know
     names = {field.name for field in fields(StoredSubmission)}
     values = {name: value for name, value in stated.items() if name in names}
     return StoredSubmission(**{**values, "indices": tuple(values.get("indices", ()))})
