@@ -479,6 +479,7 @@ def _merge_plans(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
 
 
 def _shift_use(use: SlotUse, by_s: float) -> SlotUse:
+    # without observations, which the next remainder applies again
     slot = use.slot.as_stated().later(by_s)
     return replace(
         use,

@@ -172,6 +172,7 @@ def read_attributes(source: ExpressionSource) -> Iterator[tuple[str, Node, str]]
             reader.stop("expected an attribute here: Name = expression")
         reader.name = start.word
         reader.step(2)
+        # in brackets a semicolon ends an expression, so that none can be unfinished
         reader.until = (
             _find_next_attribute(source.text, pieces, reader.index) if not bracketed else -1
         )

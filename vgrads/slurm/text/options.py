@@ -102,6 +102,7 @@ def _parse_long(command: CommandOptions, word: str, rest: list[str], parsed: Par
 
 
 def _find_named(command: CommandOptions, name: str, word: str) -> Option:
+    # getopt_long(3) accepts the beginning of a name; a whole name is never ambiguous
     matches = [option for option in command.options if option.long.startswith(name)]
     exact = [option for option in matches if option.long == name]
     if exact:
