@@ -169,6 +169,7 @@ def _scale_goal(goal: BagGoal, factor: float) -> Goal:
 
 
 def _make_sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
+    # with a goal, of whatever probability, spot nodes are listed too
     stated = document.model_copy(update={"deadline": goal.deadline_s, "probability": 0.5})
     places, procs = find_places(catalog, [stated]), document.procs
     spot = {where.site: where for where in places if where.market}

@@ -253,6 +253,7 @@ class JobRecord:
             folder=without_controls(stated.folder),
             stdin=without_controls(stated.stdin),
             stdout=stdout,
+            # sbatch writes both outputs into one file unless another is stated
             stderr=without_controls(expand_pattern(stated.stderr, values))
             if stated.stderr
             else stdout,
