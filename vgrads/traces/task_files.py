@@ -229,6 +229,7 @@ def _detect_markup(lines: list[str], path: Path) -> str | None:
 
 
 def _detect_json(lines: list[str], path: Path) -> str | None:
+    # such a benchmark has one object per line, and is no document as a whole
     if '"h:m:s"' in lines[0] and '"s"' in lines[0]:
         return "benchmark"
     document = _load_json(path)

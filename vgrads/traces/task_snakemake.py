@@ -110,6 +110,7 @@ def _sum_mib(text: str) -> float | None:
     sizes = [
         number for value in values if (number := parse_number(value)) is not None and number >= 0
     ]
+    # one unknown size makes the sum unknown
     return sum(sizes) * _MIB if sizes and len(sizes) == len(values) else None
 
 

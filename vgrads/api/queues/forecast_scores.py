@@ -174,6 +174,7 @@ def _compute_reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
 
 
 def _find_bin(probability: float) -> int:
+    # a probability of 1 belongs to the last tenth
     return min(_BINS - 1, int(probability * _BINS))
 
 

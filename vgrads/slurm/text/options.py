@@ -144,6 +144,7 @@ def _parse_short(command: CommandOptions, word: str, rest: list[str], parsed: Pa
             raise command.error(f"invalid option -- '{letter}'")
         skipped = option.long in command.ignored or letter in command.ignored
         value: str | None = None
+        # an optional argument follows its letter without a space, as for getopt_long(3)
         if option.argument == OPTIONAL:
             value, letters = letters or None, ""
         elif option.argument == REQUIRED:
