@@ -139,6 +139,7 @@ class _Replica:
     def _more_usd(self, other: Placement) -> float:
         """Return by how much the cost of its slot would rise."""
         slots, before_usd = self.draft.slots, self.draft.slots.slot_usd(other.slot)
+        # added for its price alone
         slots.add([other])
         more_usd = slots.slot_usd(other.slot) - before_usd
         slots.take_back([other])

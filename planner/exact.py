@@ -64,6 +64,7 @@ def place_optimal(draft: Draft) -> float | None:
     _add_room(model, snapshot, take)
     spent = _add_money(model, snapshot, take)
     enough = _add_scenarios(model, snapshot, take)
+    # of equal plans the cheapest, and of these the one with fewest replicas
     model.setObjective(
         pulp.lpSum(enough) * (1.0 / len(enough)) - _CHEAP * spent - 1e-7 * pulp.lpSum(take.values())
     )
@@ -138,6 +139,7 @@ def _add_money(
         cost = model.add_variable(f"cost{n}", 0)
         for start, x in take.items():
             if start.slot == slot.id:
+                # a bound for each start: the last end decides what is paid
                 model.addConstraint(cost >= slot.cost_usd(start.end_s) * x)
         costs.append(cost)
     if snapshot.workflow_set.budget_usd is not None and costs:
@@ -154,6 +156,7 @@ def _add_scenarios(
     }
     enough = []
     for n in range(_SCENARIOS):
+        # need not be binary: only whole numbers bound them
         works = {
             start: model.add_variable(f"u{n}_{m}", 0, 1)
             for m, start in enumerate(take)

@@ -45,6 +45,7 @@ def compute_promise(plan: Plan, snapshot: Snapshot, progress: Progress) -> Outlo
 
 
 def _make_outlook(remainder: Snapshot, plan: Plan, progress: Progress) -> Outlook:
+    # not in the scenarios in which the plan was chosen: it is the best there by chance, too
     simulated = _simulate_remainder(replace(remainder, seed=remainder.seed + FRESH), plan)
     with_failures = _add_failures(simulated, progress.repeating, remainder.seed)
     needed_done_s = with_failures.enough_s(plan.needed)

@@ -54,8 +54,10 @@ def trade_off(draft: Draft) -> Steps:
         replica, with_copy = _replica_weakest(draft, checked)
         if max(more, replica) <= before:
             break
+        # both trials were undone at their ends
         draft.replay(with_more if more > replica else with_copy)
         chosen = "workflow" if more > replica else "copy"
+        # a placed workflow cannot be tried again: the next one is placed anew
         with_more = [] if more > replica else with_more
         steps.append(
             {"chosen": chosen, "before": before, "with_workflow": more, "with_copy": replica}

@@ -227,6 +227,7 @@ def order_keys(
 ) -> tuple[Ints | Floats, ...]:
     """Return the keys of :func:`order_replicas` for ``np.lexsort``: the last one counts first.
     ``rank``: position of the task in its workflow, ``turn``: of the workflow among all, by name."""
+    # rounded: sums of the same times in another order must not change the order
     return replica, turn, rank, end_s.round(6), start_s.round(6)
 
 
@@ -266,7 +267,9 @@ def _check_twins(plan: Plan) -> list[str]:
 def _check_capacity(plan: Plan, snapshot: Snapshot) -> list[str]:
     steps: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for p in plan.placements:
+        # a task of no length takes no processor
         if p.end_s > p.start_s:
+            # rounding must not let a task overlap the one after which it starts
             steps[p.slot] += [(p.start_s + _TOLERANCE_S, p.procs), (p.end_s, -p.procs)]
     results = []
     for slot_id, changes in steps.items():

@@ -81,8 +81,10 @@ class _Probes:
         least = _LEAST[0] + _LEAST[1] * max((len(p.placements) for p in self._starts), default=0)
         raised = self._whole > 0.0 and part.left < least
         part.left = least if raised else part.left
+        # progress is counted in kinds of changes, not in their plans
         with send_progress(None):
             plan = self._planned(changed, part)
+        # what is left of a raised part was never taken from the whole
         if not raised:
             self.effort.take_back(part)
         if plan.placements:
@@ -218,6 +220,7 @@ def _raise_budget(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
         workflow_set = replace(probes.workflow_set, budget_usd=budget_usd + more_usd)
         return replace(probes.snapshot, workflow_set=workflow_set)
 
+    # where unlimited money does not suffice, no budget does; else what is spent then suffices
     free = probes.meets(
         replace(probes.snapshot, workflow_set=replace(probes.workflow_set, budget_usd=None))
     )
@@ -225,6 +228,7 @@ def _raise_budget(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
         return
     result = probes.least(change, [free.cost_usd - budget_usd])
     if result is not None:
+        # the plan may cost less than the budget with which it was made
         more = max(0.01, result[1].cost_usd - budget_usd)
         yield _make_relaxation(result[1], "a larger budget", round(more, 2), "USD")
 

@@ -41,6 +41,7 @@ def find_relaxations_now(
     )
     if done == 0 or any(change.change == FEWER for change in changes):
         return changes
+    # a request of no more workflows than are done is met already
     enough = Relaxation(
         change=FEWER,
         amount=float(short),

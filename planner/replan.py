@@ -234,6 +234,7 @@ def make_remainder(
         *(_make_open_slot(slot, progress.now_s, running) for slot in progress.open_slots),
         *(_make_coming_slot(use, progress.now_s) for use in progress.coming),
     )
+    # new offers have the names of earlier ones, which may be requested already
     suffix = f"~{progress.version + 1}"
     free = tuple(
         _rename_offer(slot, suffix)
@@ -256,6 +257,7 @@ def _list_observed_errors(
     for key, took_s in progress.ended.items():
         task = snapshot.task(key[:2])
         spread, slot = snapshot.workflow_set.spread(task), slots[key]
+        # from a run time that was certain nothing is to be learned
         if spread.total > 0 and took_s > 0 and task.runtime_s > 0:
             error = math.log(took_s * slot.speed / task.runtime_s)
             yield ObservedError(
@@ -284,6 +286,7 @@ def _reduce_workflow(
         parents = tuple(p for p in task.parents if (workflow.name, p) not in progress.done)
         age_s = ages.get((workflow.name, task_id))
         if age_s is not None:
+            # the inputs of a running task were there when it began
             left, parents = left_of(left, snapshot.workflow_set.spread(left), age_s), ()
             pin = _pin((workflow.name, task_id), left.procs)
             left = replace(left, resources=(*left.resources, pin))
@@ -476,6 +479,7 @@ def _merge_plans(plan: Plan, fresh: Plan, progress: Progress) -> Plan:
 
 
 def _shift_use(use: SlotUse, by_s: float) -> SlotUse:
+    # without observations, which the next remainder applies again
     slot = use.slot.as_stated().later(by_s)
     return replace(
         use,

@@ -110,8 +110,10 @@ def superfluous(
     if whole < needed:
         for n in range(len(ready)):
             remaining[n] = ready[n]
+    # enough is done: no slot remains, so that all live replicas are superfluous
     if whole >= needed:
         target = int(needed)
+    # ready slots alone do not reach the target: nothing can be spared
     elif count_in_time(s, remaining, live, done, late_s, deadline_s, ends_s) < target:
         return False
     else:

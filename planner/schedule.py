@@ -181,6 +181,7 @@ def arrange(
     for n, s in enumerate(slots):
         submit_s = submits_s[s.id]
         row = (s.procs, s.end_s - submit_s, submit_s, s.task_failure, site[n])
+        # several fields of an array of records are a view of it, not a copy
         offered[["procs", "duration_s", "submit_s", "failure", "site"]][n] = row
     schedule = Schedule(
         replicas=replicas.view(np.recarray),

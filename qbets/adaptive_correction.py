@@ -36,6 +36,7 @@ class AdaptiveCorrection:
     def judge(self, missed: bool) -> None:
         """Record that one more job kept or missed its bound. O(1)."""
         if len(self.last) == WINDOW:
+            # the full window drops this one when the next is appended
             self._misses -= self.last[0]
         self.last.append(missed)
         self._misses += missed

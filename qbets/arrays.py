@@ -69,6 +69,7 @@ def count_distinct_starts(log: JobLog, until_s: float) -> tuple[int, int]:
     columns = (log.user, log.procs, log.request_s, log.submit_s)
     for user, procs, request_s, submit_s in zip(*(c.tolist() for c in columns), strict=True):
         shape = (user, procs, request_s)
+        # jobs of an unknown user may be of several people: no two of them are joined
         joined.append(arrays.join(shape, submit_s) if user >= 0 else Array(submit_s))
     started = np.flatnonzero(log.started & (log.start_s <= until_s))
     order = started[np.argsort(log.start_s[started], kind="stable")]

@@ -51,6 +51,7 @@ class BacktestRow:
 
     def as_json(self) -> dict[str, Any]:
         row = asdict(self)
+        # "as" is a keyword of Python, which no field can be named after
         return {"as" if name == "question" else name: value for name, value in row.items()}
 
 
@@ -241,6 +242,7 @@ def compute_rolling_coverage(kept: NDArray[np.bool_], window: int = WINDOW) -> N
     """Return the coverage of every ``window`` consecutive jobs; one value, that of all, if there
     are fewer."""
     width = min(window, len(kept))
+    # differences of running totals: one pass for all windows
     total = np.concatenate([[0], np.cumsum(kept)])
     shares: NDArray[np.float64] = (total[width:] - total[:-width]) / width
     return shares

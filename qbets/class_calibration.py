@@ -135,6 +135,7 @@ class ClassCalibration:
             usual = self._recent.setdefault(dimension, _RecentLevels()).add(below)
             if usual is not None:
                 self.outcomes.setdefault(mark, ClassOutcomes()).add(below - usual, correction)
+            # the next dimension learns what this one leaves
             level = float(corrected(np.array(level), ((dimension, mark, correction),)))
 
 

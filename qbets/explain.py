@@ -230,6 +230,7 @@ def explain(
     view = forecast.settings.view
     sides = _select_sides(view)
     states, bounds_s = (now, usual), (bound_of(now), bound_of(usual))
+    # what a side adds depends on which sides moved before it: the mean of two opposite orders
     first = _walk(bound_of, states, bounds_s[1], list(sides.items()))
     last = _walk(bound_of, states, bounds_s[1], list(sides.items())[::-1])
     counts = _COUNTS | _ARRIVALS.get(view, {})
@@ -249,6 +250,7 @@ def _select_sides(view: str) -> dict[str, tuple[str, ...]]:
     """Return the sides that a view shows, with their features."""
     hidden = _NOT_SHOWN[view]
     shown = {side: features for side, features in SIDES.items() if side not in hidden}
+    # all that hidden features still depend on is the size of the job
     shown[_SIZE] += tuple(name for side in hidden for name in SIDES[side])
     return shown
 
@@ -289,6 +291,7 @@ def _describe_side(
             continue
         without, alone = now.copy(), usual.copy()
         without[column], alone[column] = usual[column], now[column]
+        # features interact: the mean of taking it from the present state and adding it to the usual
         effect_s = (bounds_s[0] - bound_of(without) + bound_of(alone) - bounds_s[1]) / 2
         if effect_s * np.sign(moved_s) > most_s:
             most_s, result = abs(effect_s), text
@@ -299,6 +302,7 @@ def _is_expected(name: str, change: float, moved_s: float) -> bool:
     """Return whether users expect of a feature's change that it moves a wait in this direction."""
     if name in _EITHER:
         return True
+    # of features that shorten a wait the opposite is expected
     return bool((change > 0) == (moved_s > 0)) != (name in _SHORTEN)
 
 
@@ -326,6 +330,7 @@ def _format_feature(name: str, value: float) -> str:
     if name in _SHARES:
         return f"{value:.0%}"
     if name in _TIMES:
+        # requested time and processors are stored as plain logarithms: they are never 0
         return format_duration(np.exp(value) if name == "requested time" else np.expm1(value))
     return f"{np.exp(value) if name == 'processors' else value:,.0f}"
 
@@ -336,6 +341,7 @@ def _format_time_of_day(hours: float) -> str:
     >>> _format_time_of_day(23.99), _format_time_of_day(0.5)
     ('23:59', '00:30')
     """
+    # a whole minute may be stored as slightly less in binary fractions of an hour
     minutes = int(hours * 60 + 1e-6) % (24 * 60)
     return f"{minutes // 60:02}:{minutes % 60:02}"
 

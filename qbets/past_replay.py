@@ -70,6 +70,7 @@ class PastReplay:
         """Apply the events of these places, between these numbers of jobs that have appeared;
         ``shown``: the places at which they do."""
         (start, last), (first, count) = places, counts
+        # at each anchor QBETS starts anew, two anchors back: where a replay began changes no answer
         while self._next < count:
             row, place = self._next, int(shown[self._next])
             self._apply(events.part(start, place), first)
@@ -77,6 +78,7 @@ class PastReplay:
             self._first = find_floor_start(row)
             if self._first > self._begin:
                 self.floor = self._new_floor()
+                # only learned from: no bound is recorded for submissions before `row`
                 self._apply(events.part(int(shown[self._first]), place), row)
         self._apply(events.part(start, last), first)
 

@@ -21,6 +21,7 @@ class HistoryReplay:
 
     def __init__(self, log: JobLog, predictor: Learner) -> None:
         self.predictor = predictor
+        # it holds the log and its events, and replays them itself
         if isinstance(predictor, StatePredictor):
             return
         view = predictor.settings.view
@@ -51,6 +52,7 @@ class HistoryReplay:
         part = self._events.part(self._place, last)
         for at_s, kind, row in zip(*(column.tolist() for column in part), strict=True):
             self._apply(self.predictor, at_s, kind, row)
+        # an instant before the last one must not replay events twice
         self._place = max(self._place, last)
         if np.isfinite(until_s):
             # jobs that outlive their bound are misses even where no event follows
@@ -61,6 +63,7 @@ class HistoryReplay:
             bound = predictor.submit(row, at_s, self._arrivals[row])
             if bound is not None:
                 self._issued[row] = bound
+        # a job appears here only after its start: its submission and wait are learned at once
         elif not predictor.settings.sees_waiting:
             submit_s, wait_s = (column[row] for column in self._times)
             predictor.show(row, submit_s, wait_s, self._arrivals[row])

@@ -186,6 +186,7 @@ class StateForecast:
         if whose != "both":
             return result
         floor = self.floor.bounds(procs, walltime_s, levels, confidence)
+        # where history is too short for a bound of QBETS, its longest wait counts
         longest_s = self.floor.waits(procs, walltime_s).max(initial=0.0)
         return np.maximum(result, np.where(np.isnan(floor), longest_s, floor))
 
@@ -278,6 +279,7 @@ def find_present(log: JobLog, settings: Settings, at_s: float | None = None) -> 
     users = list_users(log)
     identified = bool(len(users) and users[0] >= 0)
     listed_users = listed.user if identified else np.full(len(listed), -1)
+    # jobs that waited at that instant, and have started since
     later = np.flatnonzero((log.submit_s <= now_s) & (log.start_s > now_s))
     ran_s = now_s - log.start_s
     # the next larger number: a job exactly at the limit still counts as running

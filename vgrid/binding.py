@@ -63,6 +63,7 @@ class Binding:
         padded = np.append(0.0, waits.probabilities)
         results = [np.searchsorted(waits.times_s + delay, times, side="right") for delay in points]
         chances = np.mean([padded[rows] for rows in results], axis=0)
+        # a mean of rising curves rises, but for rounding
         return StartCurve(times, np.maximum.accumulate(chances) * self.acquire)
 
 

@@ -289,6 +289,7 @@ def offer_instant_slots(
 
 def _move_to_spot(slot: Slot, node: NodeType, length_s: float) -> Slot:
     """Return the same slot on the spot market: cheaper, and interrupted at the market's rate."""
+    # the probability that none of its nodes is interrupted, at a constant rate
     lifetimes_s = math.exp(-node.spot_interruptions_per_hour * slot.nodes * length_s / 3600.0)
     price = node.spot_price_usd_per_hour or 0.0
     return replace(slot, queue=SPOT, up=slot.up * lifetimes_s, price_usd_per_hour=price)

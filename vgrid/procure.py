@@ -114,6 +114,7 @@ def procure(
     for group in sorted(request.groups, key=lambda g: -g.least * g.cores):
         begin = time.perf_counter()
         choices, excluded = group_choices(catalog, knowledge, request, group)
+        # groups before this one have taken the first positions of some clusters
         choices = [c for c in choices if c.position > limits.jobs_used(c) and c.probability > 0]
         requested = time.perf_counter()
         answer, met[group.name] = _find_reach(choices, (request, group, limits), seed, solver)
@@ -129,6 +130,7 @@ def procure(
         )
         seconds["offers"] += requested - begin
         seconds["procure"] += time.perf_counter() - requested
+    # each group was drawn in the same scenarios: slots of one queue are late together
     together = float(np.logical_and.reduce(list(met.values())).mean())
     return GridOffer(
         request=request,
@@ -155,6 +157,7 @@ def _find_reach(
     best = SlotSelection(choices=(), solver="none", gap=None)
     met = np.zeros(SCENARIOS, dtype=bool)
     fates: dict[str, Bools] = {}
+    # the solver counts expected nodes: where slots fail together, more are needed for the same
     for rise in _RISES:
         target = each * group.least * rise
         # the solver may run out of time; the greedy choice is always made

@@ -64,6 +64,7 @@ class RemainingLimits:
         """Return the limits that remain after these."""
         budget = self.budget_usd
         if budget is not None:
+            # in cents: sums of prices are not exact in binary fractions
             budget = round(budget - sum(c.cost_usd for c in taken), 2)
         hours, used, pools = dict(self.node_hours), dict(self.used), dict(self.taken)
         for choice in taken:

@@ -84,6 +84,7 @@ def parse_request(text: str, where: str) -> GridRequest:
         clause = reader.choice(_CLAUSES, "a clause or '{'")
         field = _CLAUSES[clause]
         if field in document:
+            # the error is reported at the clause, not after it
             reader.next -= 1
             reader.refuse(f"'{clause}' once")
         word = reader.take()
@@ -112,6 +113,7 @@ def _group(reader: _RequestReader) -> dict[str, Any]:
             limit = reader.choice(_LIMITS, "a limit")
             reader.take(">=")
             group[limit] = reader.take()
+            # words end at spaces: `4GiB` is one of them, `4 GiB` two
             if reader.peek in ("GiB", "MiB", "GB", "MB", "TiB"):
                 group[limit] += reader.take()
             if reader.peek != "]":

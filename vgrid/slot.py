@@ -148,6 +148,7 @@ class Slot:
         """Return the same on a clock that began so much earlier."""
         if not self.fixed:
             return replace(self, end_s=self.end_s + by_s)
+        # the curve of a fixed slot counts from the zero of the clock, not from its request
         curve = StartCurve(self.curve.times_s + by_s, self.curve.probabilities)
         return replace(self, curve=curve, end_s=self.end_s + by_s, submit_s=self.submit_s + by_s)
 

@@ -105,6 +105,7 @@ def _compute_chances(
 ) -> NDArray[np.float64]:
     """Return GETPROB of each instant with its own wall time; one call per group of similar jobs."""
     chances = np.zeros_like(within_s)
+    # jobs of one group have the same distribution of waits: one call serves all their instants
     groups = np.array([oracle.group(reservation.procs, walltime_s) for walltime_s in walltimes_s])
     for group in np.unique(groups):
         rows = groups == group

@@ -71,6 +71,7 @@ def place_all(
                 source = m.site[slots[p]]
                 moved_s = ends_s[p] + m.moves[0, source, site] + s.mib[k] * m.moves[1, source, site]
                 ready_s = max(ready_s, moved_s)
+            # the end if the slot were empty: the calendar is searched only where that is better
             hope_s = ready_s + lengths_s[t, n]
             if hope_s >= best_s:
                 continue  # cannot end before the best

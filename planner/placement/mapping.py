@@ -68,6 +68,7 @@ def _compute_ready(draft: Draft, key: TaskKey, site: str) -> float:
             )
             for p in placed.get(parent, ())
         ]
+        # a parent without a place delivers never
         ready_s = max(ready_s, min(arrivals, default=float("inf")))
     return ready_s
 

@@ -134,6 +134,7 @@ class _PackingSearch:
         for layout in layouts:
             most = layout.most
             if _is_enough(best, self.packer, self.required_probability):
+                # more units than these would cost more than the best packing
                 dearer = (best.usd - self.spent_usd) / layout.kind.unit_usd
                 most = min(most, math.ceil(dearer - 1e-9) - 1)
             if most >= min(layout.fewest, layout.most):
@@ -197,6 +198,8 @@ class _PackingSearch:
             return best
         step = 1
         while high - low > max(1, high // _FINEST) and not self.packer.exhausted:
+            # the fewest are near the lower bound: steps double from there until one holds
+            # everything
             middle = min(low + step, (low + high) // 2)
             packing = self._with(layout, middle, self.count - 1)
             if len(packing.rows) == self.count:

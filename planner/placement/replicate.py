@@ -118,6 +118,7 @@ def add_workflow_replica(draft: Draft, name: str, slots: tuple[Slot, ...]) -> bo
         options = [
             o for o in list_candidates(draft, (name, task_id), slots, limit) if o.probability > 0
         ]
+        # probabilities within a hundredth count as equal: the earlier end decides
         best = min(
             options, key=lambda o: (-round(o.probability, 2), o.placement.end_s), default=None
         )

@@ -148,6 +148,7 @@ def place(
     for w in range(len(room.windows)):
         window = room.windows[w]
         length_s = task.length_s / window.speed
+        # with too little room in all, a window is passed over without a search
         able = shape.holds[task.kind, w] and window.room_s + 1e-6 >= length_s * task.procs
         begin_s = max(ready_s[window.site], window.begin_s)
         last_s = bounds_s[task.same, w]

@@ -59,6 +59,7 @@ class PaidSlots:
         """Return the numbers of billing units that a machine may be held for: the first few, then
         coarser up to the deadline."""
         slot = self.slots[0]
+        # at least one unit beyond the lead: in fewer no task could run
         fewest = math.floor(self.lead_s / slot.billing_s) + 1
         most = max(fewest, math.ceil(min(slot.end_s, deadline_s) / slot.billing_s))
         if most - fewest < _HOLDS:

@@ -43,6 +43,7 @@ class TaskErrors:
             for name, deviations, group in zip(
                 _SHARED, self.deviations[1:], self.groups, strict=True
             ):
+                # each error has a stream of its own, so that leaving one out changes no other
                 if deviations.any():
                     draws = stream(seed, f"run time: {name}", str(begin))
                     shared = draws.standard_normal((count, group.max() + 1))
@@ -97,6 +98,7 @@ class Lengths:
         drawn_s = self.median_s * self.errors.factors(seed, begin, count)[chosen][:, self.task]
         if self.site_deviation.any():
             draws = stream(seed, "run time: site", str(begin))
+            # all are drawn, so that a scenario is the same whichever others are chosen
             shared = draws.standard_normal((count, self.sites))[chosen][:, self.site]
             drawn_s *= np.exp(self.site_deviation * shared)
         if self.memory.any():

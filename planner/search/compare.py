@@ -57,6 +57,7 @@ def compare(
     part = effort.part(1.0 if brief else _SHARE)
     requested = snapshot.workflow_set.probability
     usual = NumberedSet(replace(snapshot, quantile=plans[0].quantile))
+    # half is kept for plans that reserve little time, which are tried if all of these fall short
     first = part.part(0.5 if snapshot.workflow_set.uncertain else 1.0)
     screened = _screen_plans(usual, plans, first, brief)
     part.take_back(first)
@@ -72,6 +73,7 @@ def compare(
         if version is not None:
             results.append(ComparedPlan(s.rule, version, s.simulator.problem))
     counts = [len(r.version.outcome.done) for r in results]
+    # numbers of scenarios may differ: the smallest one is the least certain
     required = surely(requested, min(counts, default=1))
     return sorted(results, key=lambda r: r.version.rank(required), reverse=True)
 
@@ -95,6 +97,7 @@ class _Screened:
 
     def rank(self, required: float) -> tuple[float, ...]:
         """Return the order of preference, the best highest."""
+        # rounded, so that plans with the same results compare as equal
         return min(self.promise, required), -round(self.usd, 2), -round(self.hours, 1)
 
 
@@ -107,6 +110,7 @@ def _select_best_by_either(screened: Sequence[_Screened], count: int) -> list[_S
     rankings = [_rank_plans(screened, r) for r in (surely(requested, _SCREENS[1]), requested)]
     distinct = dict[tuple[float, ...], _Screened]()
     for s in chain.from_iterable(zip(*rankings, strict=True)):
+        # by the whole promise: above what is required, different plans have one rank
         distinct.setdefault(s.rank(1.0), s)
     return list(distinct.values())[:count]
 
@@ -181,6 +185,7 @@ def _screen(simulator: Simulator, starts: Iterable[Start], count: int) -> Iterat
     requested = simulator.snapshot.workflow_set.probability
     for start in starts:
         candidate = simulator.candidate(start.orders) if simulator.is_new(start.orders) else None
+        # where a plan without cost suffices, the cent leaves room for rounding only
         if candidate is None or candidate.most_usd > max(_DEAR * enough_usd, 0.01):
             continue
         screened = _simulate_candidate(simulator, start.rule, candidate, _SCREENS[0])

@@ -89,6 +89,7 @@ class Moves:
         if slot is None:
             return None
         last = problem.first[problem.workflow[now.task[n]] + 1]
+        # the tasks of a workflow are numbered parents first, so that one pass finds all descendants
         for t in range(int(now.task[n]) + 1, int(last)):
             if not tail.isdisjoint(work.parents[work.parents_at[t] : work.parents_at[t + 1]]):
                 tail.add(t)
@@ -111,6 +112,7 @@ class Moves:
             return None
         task, slot = now.task.copy(), now.slot.copy()
         task[[n, m]] = task[[m, n]]
+        # with the slots exchanged as well, each task keeps its slot, and only the turns change
         if now.slot[n] == now.slot[m] or self.draws.random() < 0.5:
             slot[[n, m]] = slot[[m, n]]
         return Orders(task, slot, now.submits_s, now.spare_workflows)
@@ -130,6 +132,7 @@ class Moves:
         """Omit workflows in slots: as many as seem possible after the last attempts."""
         pairs = self.problem.pairs(now)
         distinct = np.unique(pairs).tolist()
+        # one stays at least: a plan without any replica is none
         gone = self.draws.sample(
             distinct, min(len(distinct) - 1, max(1, round(self.share * len(distinct))))
         )
@@ -179,6 +182,7 @@ class Moves:
             submits_s[slot] *= self.draws.random()
         else:
             submits_s[slot] += self.draws.choice(_DELAYS) * most_s
+        # samples are kept by the instant of the request, and whole seconds recur
         submits_s[slot] = float(int(submits_s[slot]))
         return Orders(now.task, now.slot, submits_s, now.spare_workflows)
 

@@ -77,6 +77,7 @@ def open_calendars(w: SetArrays, slot: Ints) -> Calendars:
     """Return empty calendars with room for these replicas."""
     counts = np.zeros(len(w.width), np.int64)
     for n in range(len(slot)):
+        # a replica adds at most two steps, at its start and at its end
         counts[slot[n]] += 2
     rooms = np.zeros(len(w.width) + 1, np.int64)
     for m in range(len(w.width)):
@@ -143,6 +144,7 @@ def list_schedule(w: SetArrays, task: Ints, slot: Ints, begin_s: Floats, starts_
     end too late, or that lacks a parent."""
     c = open_calendars(w, slot)
     for n in range(len(task)):
+        # -1: not placed yet
         starts_s[n] = -1.0
     changed = True
     while changed:
@@ -171,6 +173,7 @@ def place_each_first(
             chosen[n], starts_s[n] = ends_first(w, c, task[n], slots, begin_s)
             t, m = task[n], chosen[n]
             if m < 0:
+                # the workflow does not fit: it must not hold room that another could use
                 for k in range(first[f], n):
                     reserve(w, c, task[k], chosen[k], starts_s[k], -w.procs[task[k]])
                     c.ends_s[task[k], w.site[chosen[k]]] = np.inf
@@ -190,6 +193,7 @@ def ends_first(
         if w.holds[w.kind[t], m]:
             length_s = w.length_s[t] / w.speed[m]
             ready_s = max(begin_s[m], inputs_s(w, c, t, w.site[m]))
+            # it could not end before the best even in an empty slot: no search in the calendar
             if ready_s + length_s < best_s:
                 start_s = first_start_s(w, c, t, m, ready_s)
                 if start_s + length_s < best_s:
@@ -238,6 +242,7 @@ class NumberedSet:
         )
         self.reaches_s = np.array(
             [[s.curve.reaches_s(share) for s in self.slots] for share in _SHARES]
+            # the last row: each slot begins when it is requested
             + [[s.submit_s if s.fixed else 0.0 for s in self.slots]]
         )
         self.shiftable = np.array([not slot.fixed for slot in self.slots])
@@ -254,6 +259,7 @@ class NumberedSet:
         """Tasks of each workflow by their latest finish, parents first."""
         rest_s = np.zeros(len(self.workflow))  # longest chain of reserved times below a task
         work = self.work
+        # children have larger numbers than parents, so from the end on all below a task is known
         for t in range(len(rest_s) - 1, -1, -1):
             for k in range(work.parents_at[t], work.parents_at[t + 1]):
                 p = work.parents[k]
@@ -261,6 +267,7 @@ class NumberedSet:
         results = []
         for n in range(len(self.workflows)):
             mine = np.arange(self.first[n], self.first[n + 1])
+            # the longest chain below has the earliest latest finish; equal ones stay parents first
             results.append(mine[np.lexsort((mine, -rest_s[mine]))])
         return results
 
@@ -282,6 +289,7 @@ class NumberedSet:
         """Return the planned starts, without replicas that would end too late and without
         workflows that are incomplete then; None if fewer are left than needed."""
         orders = self._in_queue_order(self._distinct(orders))
+        # what is removed leaves room, and maybe workflows incomplete: again until nothing changes
         for _ in range(len(self.workflows) + 1):
             starts_s = self.starts_s(orders, self.first_s(orders, len(_SHARES)))
             fits = starts_s < np.inf
@@ -329,6 +337,7 @@ class NumberedSet:
         with np.errstate(invalid="ignore"):  # of a slot that is never ready
             waits_s = self.reaches_s - self.reaches_s[-1]
         waits_s = np.nan_to_num(waits_s, nan=np.inf, posinf=np.inf)
+        # the first, and so the largest, share that fits: argmax of truth values
         return np.asarray(np.argmax(waits_s + last_s <= self.work.limit_s + 1e-9, axis=0))
 
     def starts_s(self, orders: Orders, begin_s: Floats) -> Floats:

@@ -67,6 +67,7 @@ def _list_parts(problem: NumberedSet) -> dict[str, list[int]]:
     free = [n for n in usable if not problem.paid[n]]
     paid = [n for n in usable if problem.paid[n]]
     parts = {"every slot without cost": free, "every slot": [*free, *paid], "the cloud": paid}
+    # with one kind of slots it would be the same as another part
     if not (free and paid):
         del parts["every slot"]
     for site in sorted({problem.slots[n].site for n in free})[:_MOST_SITES]:

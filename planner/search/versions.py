@@ -111,6 +111,7 @@ class Simulator:
             most_usd = self._most_usd(orders, ends_s, used)
             if most_usd <= self.budget_usd + 1e-9:
                 break
+            # one slot at a time: the next turn computes the cost of the rest, which may suffice
             orders = orders.only(orders.slot != used[problem.paid[used]][-1])
         submits_s = {problem.slots[n].id: float(orders.submits_s[n]) for n in used}
         rows = ReplicaRows(
@@ -214,8 +215,10 @@ def _choose_between(count: int) -> int:
 
 def _compute_costs_usd(slot: Slot, seconds: Floats) -> Floats:
     """Return :meth:`vgrads.vgrid.slot.Slot.cost_usd` of many durations."""
+    # the price of a duration takes a call in Python: one for each that occurs
     distinct_s, which = np.unique(seconds, return_inverse=True)
     if slot.billing_s > 0:
+        # rounding of a sum of times must not begin a further billing unit
         units = np.ceil(distinct_s / slot.billing_s - 1e-9)
         first, counted = np.unique(units, return_inverse=True)
         costs = np.array([slot.cost_usd(n * slot.billing_s) for n in first.tolist()])

@@ -144,6 +144,7 @@ class QueueState:
         """Return the queue with ``count`` more of these jobs, submitted now; this one is
         unchanged."""
         same = self.separate()
+        # start estimates of the shorter queue must not be used for this one
         same.tables.like[:] = -1.0
         for number in range(count):
             # negative, because the numbers of a history's jobs are its rows

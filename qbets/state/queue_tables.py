@@ -96,6 +96,7 @@ def with_room(tables: Tables, jobs: int, users: int, queues: int, shapes: int) -
     starts = int(numbers[WAITING]) + jobs
     first, last = int(numbers[FIRST]), int(numbers[LAST])
     arrived = tables.arrived
+    # the window only moves forward: its submissions move to the front, with room for more
     if last + jobs > len(arrived):
         arrived = np.concatenate([arrived[first:last], np.empty(max(64, 2 * jobs, last - first))])
         numbers[FIRST], numbers[LAST] = 0, last - first
@@ -200,6 +201,7 @@ def start_job(tables: Tables, job: int, at_s: float) -> None:
     if queue >= 0:
         own = tables.queues[queue]
         own[0] = _update_mean(own[0], log_wait)
+        # NaN: no job of this queue has run yet
         own[1] = procs + (0.0 if math.isnan(own[1]) else own[1])
         own[2] = own[1] if math.isnan(own[2]) else max(own[1], own[2])
 
@@ -263,6 +265,7 @@ def note_busy(tables: Tables, procs: float, start_s: float, end_s: float) -> Non
     """Estimate the processors of a machine of which only ended jobs are known: those of the newest
     jobs that had begun when the last of them did, and had not ended."""
     numbers, recent = tables.numbers, tables.recent
+    # the row of the start that was recorded just before
     newest = recent[(int(numbers[STARTED]) - 1) % RECENT]
     newest[3], newest[4] = procs, end_s
     busy = 0.0

@@ -193,6 +193,7 @@ def open_batch(site: Site) -> BatchSite:
 def derive_site_file(site: Site, kind: str) -> Path:
     """Return a file of this user about a real site, under its name and a digest of how it is
     reached."""
+    # a site that moves to another host must not find the files of the former one
     identity = repr((site.driver, site.access.host, site.access.ssh_options)).encode()
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", site.name)[:60]
     return home() / "queues" / f"{plain}-{hashlib.sha256(identity).hexdigest()[:8]}.{kind}"
@@ -423,6 +424,7 @@ def list_pythons(site: Site) -> tuple[str, ...]:
     """Return the interpreters for agents of a site; the first that exists is used."""
     if site.access.python:
         return (site.access.python,)
+    # the interpreter of this process exists at a site only where files are shared
     return (sys.executable, "python3") if _shares_files(site) else ("python3",)
 
 

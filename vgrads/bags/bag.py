@@ -89,6 +89,7 @@ class Template:
         if not 0 <= task < self._count:
             raise IndexError(task)
         result = {TASK: str(task)}
+        # the last axis changes fastest, so its row is the remainder of the first division
         for axis in reversed(self.axes):
             task, row = divmod(task, len(axis.rows))
             result.update(zip(axis.names, axis.rows[row], strict=True))
@@ -145,6 +146,7 @@ class BagGoal:
         """Return how many of a number of tasks must be done."""
         if self.at_least is not None:
             return min(tasks, self.at_least)
+        # 0.07 × 100 is slightly above 7 in binary fractions
         return math.ceil(self.fraction * tasks - 1e-9)
 
 

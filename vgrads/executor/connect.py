@@ -71,6 +71,7 @@ def _connect_here(
 
     is_local = sites in ("local", THIS_MACHINE, None)
     if is_local:
+        # inside a job this process may use fewer processors than the machine has
         procs = max_workers or len(os.sched_getaffinity(0))
         catalog = describe_this_machine(procs)
     else:
@@ -95,6 +96,7 @@ def _connect_here(
 def _remove_old(runs: Path) -> None:
     """Remove what killed programs left a day ago."""
     for folder in runs.iterdir():
+        # another program may remove it at the same time
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _OLD_S and not is_worked_on(folder):
                 shutil.rmtree(folder)

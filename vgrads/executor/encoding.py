@@ -89,6 +89,7 @@ def dump_arguments(
     """Return the parts of arguments, positional and named, and the futures in them: their results
     are inserted where they stand. Raise CannotBePickled, naming the part at fault."""
     positional, named = arguments
+    # plain values hold no futures: the pickler of the standard library suffices
     if not named and all(type(item) in PLAIN for item in positional):
         return [pickle.dumps(arguments, 5)], []
     buffers: list[pickle.PickleBuffer] = []
@@ -135,6 +136,7 @@ class CallEncoder:
         def ref(parts: Sequence[Any], again: bool = False) -> str | list[int]:
             if packed_size(parts) <= (_INLINE_AGAIN if again else _INLINE):
                 inline.extend(parts)
+                # part 0 of the command is the head
                 return [len(inline) - len(parts) + 1, len(inline) + 1]
             digests.append(self._digest(parts, again))
             return digests[-1]
@@ -192,8 +194,10 @@ def parts_of_value(text: str, file: Path | None) -> list[memoryview]:
     if file is None:
         return []
     with file.open("rb") as opened:
+        # an empty file cannot be mapped
         if not os.fstat(opened.fileno()).st_size:
             return []
+        # users may change a value in place, which must not change the file
         return unpack(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY)))
 
 

@@ -184,6 +184,7 @@ class ExecutorSession:
             self._channel.interrupt()
 
     def _finish(self, bags: Sequence[CallBag]) -> None:
+        # calls that wait for their arguments still need an open bag
         with self._all_ready:
             self._all_ready.wait_for(lambda: not self._waiting or self._interrupted)
         for bag in bags:
@@ -232,6 +233,7 @@ class Executor(concurrent.futures.Executor):
         first = None
         if initializer is not None and not sets_lock_of_tqdm(initializer):
             first = pack(dump_named("the initializer", (initializer, initargs)))
+        # the working folder of this program (an empty entry) does not exist on nodes
         path = [folder for folder in sys.path if folder]
         place = place_of(sites, name, environment, max_workers, token)
         self._session = ExecutorSession(place, dump_named("the path of modules", (path, first)))
@@ -391,6 +393,7 @@ def shut_down_all() -> None:
     """Wait for the calls of all executors: at the exit of the program. If Ctrl-C ends it, or
     arrives here, end them."""
     _EXIT.set()
+    # at a prompt, `last_type` may be of an earlier statement
     interrupted = not hasattr(sys, "ps1") and getattr(sys, "last_type", None) is KeyboardInterrupt
     try:
         _shut_down(list(_OPEN), interrupted)

@@ -53,6 +53,7 @@ class JoblibBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mis
         if n_jobs is None:
             return 1
         places = len(os.sched_getaffinity(0))
+        # as in joblib: -1 is all processors, -2 all but one
         return n_jobs if n_jobs > 0 else max(1, places + 1 + n_jobs)
 
     def configure(self, n_jobs: int = 1, parallel: object = None, **_: object) -> int:

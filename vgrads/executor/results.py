@@ -112,6 +112,7 @@ class BagFutures:
             self.waiting.pop(task, None)
             future = by_task[task]
             if Future.cancel(future):
+                # wakes whoever waits for several futures
                 future.set_running_or_notify_cancel()
                 cancelled.append(future)
         return cancelled
@@ -135,6 +136,7 @@ class Deliverer:
 
     def join(self) -> None:
         """Wait for the end."""
+        # a callback of a future may shut the executor down: that runs in this thread
         if threading.current_thread() is not self._thread:
             self._thread.join()
 

@@ -92,11 +92,13 @@ def _pass_on(
     try:
         result = future.result()
         file = None
+        # a large value is not in the result, but a file of its own
         if result.code == 0 and not result.value:
             file = _fetch_value(client, bag_id, f"{number}.value")
         how = "no node could run it" if result.code is None else f"exit code {result.code}"
         printed = (result.value, result.out, result.err, how)
         ended = Ended(number, result.code, *printed, result.ran_s, file, file is not None)
+    # whoever waits for the call must get an end, whatever happens here
     except BaseException as error:
         ended = Ended(number, None, how=str(error))
     on_ends([ended])

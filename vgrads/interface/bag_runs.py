@@ -148,6 +148,7 @@ def _list_earlier_bags(runs: Path, name: str) -> Iterator[EarlierBag]:
     stored: list[tuple[float, EarlierBag]] = []
     for folder in runs.iterdir() if runs.is_dir() else ():
         earlier = EarlierBag(folder, _NUMBER)
+        # the folder may be removed meanwhile, or be no run of a bag
         with suppress(OSError):
             stored.append(((earlier.bag / "document.json").stat().st_mtime, earlier))
     bags = (earlier for _, earlier in sorted(stored, key=itemgetter(0), reverse=True))

@@ -137,6 +137,7 @@ class Bag:
 def _list_values(values: Values) -> Any:
     if isinstance(values, range):
         return {"range": [values.start, values.stop, values.step]}
+    # for Python a string is a sequence too, of its letters
     if isinstance(values, str):
         raise InputError("is a string, not a list", where="parameters", fix="give a list of values")
     return dict(values) if isinstance(values, Mapping) else tuple(values)

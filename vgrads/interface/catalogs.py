@@ -28,6 +28,7 @@ def catalog_of(sites: Sites | None, default: FileName | None = None) -> Catalog:
     if chosen is None:
         return load_catalog(embedded_data() / "sites.toml")
     file = path_of(chosen)
+    # a file of that name counts first
     if str(file) == THIS_MACHINE and not file.is_file():
         return describe_this_machine()
     return load_catalog(file)

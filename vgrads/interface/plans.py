@@ -227,6 +227,7 @@ def _make_placement(row: Mapping[str, Any]) -> TaskPlacement:
 
 def _list_notes(planned: Planned) -> Iterator[str]:
     """Warnings, as the command line prints them."""
+    # queues may share one log, and so its warnings
     yield from dict.fromkeys(w for log in planned.grid.logs.values() for w in log.warnings)
     yield from describe_priors(planned.grid.words)
     yield from describe_basis(planned.plan.run_times)

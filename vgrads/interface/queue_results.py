@@ -158,6 +158,7 @@ class BoundResult:
     def _charts(self) -> list[CurveChart]:
         """The probability of a start over the wait, with the bound; the trajectory up to it."""
         charts = [start_chart(self.query, self.procs, self.walltime_s, self)]
+        # a job that starts at once can be submitted at the last moment: there is nothing to draw
         if self.bound_s is not None and self.bound_s >= 1.0:
             path = self.trajectory(self.bound_s, self.probability, self.bound_s / 120)
             charts.append(trajectory_chart(path.points, path.start_by_s, path.submit_in_s))

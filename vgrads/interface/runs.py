@@ -48,6 +48,7 @@ def run_source(  # noqa: PLR0913 its requests, and what only Python has
         own=True,
     )
     journal = RunJournal(on_event)
+    # two runs in one folder would mix their results
     with exclusive(chosen, f"folder {chosen}"):
         if chosen is not None:
             make_room(setup.folder, planned.planned.snapshot.workflow_set.workflows)

@@ -33,6 +33,7 @@ def start_chart(
     """P(start within t) over t, with the bound."""
     waits = query.forecast.waits(procs, walltime_s)
     longest_s = float(waits[-1]) if len(waits) else 0.0
+    # the curve goes on beyond the bound, so that its mark is not at the edge
     end_s = max(1.5 * (longest_s if bound.bound_s is None else bound.bound_s), _SHORTEST_S)
     within = np.linspace(0.0, end_s, _POINTS)
     chances = query.forecast.probability(procs, walltime_s, within, bound.confidence)
@@ -65,6 +66,7 @@ def trajectory_chart(
         title=f"Running by {format_duration(start_by_s)}",
         x_label="submission",
         y_label="probability",
+        # the step may pass over the last point, where the chart ends
         curves=(Curve(label="running", points=(*points[::step], points[-1])),),
         x_range=(0.0, max(start_by_s, 1.0)),
         marks=marks,
@@ -75,6 +77,7 @@ def reliability_chart(points: Sequence[tuple[float, float, float, float]]) -> Cu
     """Share of jobs within their bound over its stated probability; ``points``: (probability,
     share, low, high)."""
     least = min([0.4, *(low - 0.05 for _, _, low, _ in points)])
+    # usual bounds have high probabilities, whose differences a scale from zero would hide
     least = 0.0 if least < 0.4 else 0.4
     ideal = Curve(
         label="stated = observed", points=((least, least), (1.0, 1.0)), colour=GREY, dashed=True

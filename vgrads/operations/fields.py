@@ -115,7 +115,9 @@ def describe_fields(of: type) -> tuple[FieldDescription, ...]:
     ``DESCRIBED``. Raise TypeError for one without an :class:`About`."""
     if of not in _described:
         hints: dict[str, Any] = {}
+        # bases first, so that a class can declare a field of its base anew
         for base in reversed(of.__mro__):
+            # of the class itself: one that is derived from an undescribed class is described
             if vars(base).get("DESCRIBED", True):
                 names = vars(sys.modules[base.__module__])
                 own = inspect.get_annotations(base)
@@ -140,6 +142,7 @@ def _describe(of: type, entry: dataclasses.Field[Any], hint: object) -> FieldDes
     kind: Any = hint
     while get_origin(kind) is Annotated:
         kind, *more = get_args(kind)
+        # outer marks come last, and the last one of a kind counts
         marks = (*more, *marks)
     abouts = [mark for mark in marks if isinstance(mark, About)]
     if not abouts:
@@ -166,6 +169,7 @@ class Request:
             entry = getattr(self, field.name)
             if field.type is int:
                 entry = _require_whole_number(field.name, entry)
+                # requests are frozen; an integer of numpy becomes one that JSON can hold
                 object.__setattr__(self, field.name, entry)
             for value in entry if isinstance(entry, tuple) else (entry,):
                 if value is not None and field.about.choices:

@@ -107,6 +107,7 @@ class _Asker:
                 opened = open_queue(any_job, self._context)
                 self._queues[key] = replace(opened, query=opened.query.separate())
             except VgradsError as error:
+                # each further question about the queue has the same error, without opening it again
                 self._queues[key] = error
         entry = self._queues[key]
         if isinstance(entry, VgradsError):
@@ -122,6 +123,7 @@ def answer_in_full(
     shape = (question.procs, question.walltime_s)
     opened.limits.check(*shape)
     query, forecast = opened.query, opened.query.forecast
+    # the usual levels are recorded in any case, so that scores of a queue can be compared
     bounds = dict(compute_stated_bounds(query, *shape, tuple(sorted({*how.quantiles, *LEVELS}))))
     curve = query.starts.probability(*shape, how.within_s, forecast.settings.confidence)
     points = tuple(zip(how.within_s, np.asarray(curve).tolist(), strict=True))
@@ -180,6 +182,7 @@ def prepare(forecast: AnyForecast) -> None:
     """Load what makes many answers fast, where it exists: half a second, once for a process."""
     for module in (queue_features, boosting):
         use_stored(module)
+    # of a copy: what it caches is not for the answers of others
     replace(forecast).bounds(1, 3600.0, LEVELS)
 
 

@@ -179,6 +179,7 @@ def open_queue(
     if catalog is None:
         raise InputError(f"no site '{question.site}'", where="site")
     site, queue = find_queue(catalog, question.site, question.queue)
+    # what is listed now does not concern an answer about the past
     is_live = is_real(site) and question.live and question.at is None and question.user is None
     snapshot = context.snapshot(site) if is_live else None
     limits = find_limits(site, queue, snapshot)
@@ -253,6 +254,7 @@ def _open_file(
     source = replace(source, user=question.user, reading=question.reading or DETECTED)
     query, _ = context.learn(source, question.at, choose_settings(question, quantile, BEST))
     log = query.log
+    # headers of archives may state fewer processors than a job had
     widest = max(log.max_procs or 0, int(log.procs.max(initial=0)))
     limits = JobLimits(place="the machine of this history has", procs=widest)
     limits.check(question.procs, question.walltime_s)

@@ -144,6 +144,7 @@ class Scales:
         if node.kind == "value":
             return Weight(50.0, len(str(node.value)), 1, 1, 1, 1)
         if node.kind == "name":
+            # of a value that comes from a job or node, only the largest size is known
             return self.helper(node) or Weight(
                 1_000.0, LONGEST, MOST, 1, 1, 0, frozenset([node.word.lower()])
             )
@@ -171,6 +172,7 @@ class Scales:
             ns += self._call_ns(node, parts)
             if node.word.lower() in ("strcat", "string"):
                 chars, members = sum(p.chars * p.members + 32 for p in parts), 1
+        # the other operators compute a number or a truth value
         elif node.word not in ("?", "?:", "[]"):
             chars, members = 32.0, 1
         return Weight(
@@ -213,6 +215,7 @@ class Scales:
 
     def _pattern_ns(self, node: Node, longest: int) -> float:
         pattern, *options = node.parts[0], *node.parts[2:]
+        # how long a pattern may take is computed here, before there are values
         if not isinstance(pattern.value, str):
             raise self.source.wrong(
                 f"the first argument of {node.word} must be its pattern as a string literal",

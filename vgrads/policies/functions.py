@@ -103,6 +103,7 @@ def _pass_nothing(function: Function) -> Function:
 
 
 def _size(value: Operand) -> Operand:
+    # in bytes, as ClassAds count
     return len(value.encode()) if type(value) is str else _measure_length(value)
 
 
@@ -111,6 +112,7 @@ def _measure_length(value: Operand) -> Operand:
 
 
 def _is(kind: type) -> Function:
+    # exactly this type: a truth value is an int in Python
     return lambda value: type(value) is kind
 
 
@@ -180,6 +182,7 @@ def _quantize(value: Operand, step: Operand) -> Operand:
     if base == 0:
         return value
     if type(value) is int and type(step) is int:
+        # whole numbers wrap at 64 bits, as in C
         return BINARY["*"](BINARY["/"](wrap(value + step - 1), step), step)
     parts = number / base
     return math.copysign(float(math.ceil(parts)), parts) * float(base)
@@ -281,6 +284,7 @@ def _substr(text: Operand, first: Operand, count: Operand = None) -> Operand:
     end = size + length if length < 0 else begin + length
     try:
         return whole[begin : max(begin, min(end, size))].decode()
+    # cut within a character of several bytes
     except UnicodeDecodeError:
         return ERROR
 
@@ -354,6 +358,7 @@ def _count_zeros(text: bytes, at: int) -> int:
 @lru_cache(maxsize=1024)
 def _compile_pattern(pattern: str, options: str) -> re.Pattern[bytes] | None:
     """Compile a pattern, as it works on bytes; None where it is none."""
+    # expressions of Python have no POSIX classes
     for name, members in _CLASSES.items():
         pattern = pattern.replace(name, members)
     flags = re.NOFLAG

@@ -146,6 +146,7 @@ def nearest(dotted: str, helpers: Iterable[str] = ()) -> str:
     names = {name.lower(): name for name in (*ALL, *SLOTS, *helpers)}
     close = difflib.get_close_matches(dotted.lower(), names, 1, 0.7)
     if not close and "." not in dotted:
+        # reversed, so that of several names with one ending the first counts
         ends = {name.rsplit(".", 1)[1].lower(): name for name in reversed(ALL) if "." in name}
         close, names = difflib.get_close_matches(dotted.lower(), ends, 1, 0.7), ends
     if close:
@@ -211,6 +212,7 @@ def taker(names: Sequence[str]) -> Callable[[Ad, Ad, Ad, Ad, Any], tuple[Any, ..
         plain = [name.split(".")[1] for name in own if name.count(".") == 1]
         if len(plain) > 1:
             steps.append((place, itemgetter(*plain)))
+        # itemgetter of one name returns its value, not a tuple
         elif plain:
             steps.append((place, _single(plain[0])))
         steps += [(place, _deep(name)) for name in own if name.count(".") != 1]

@@ -65,7 +65,9 @@ def _make_arithmetic(of_integers: Callable[[int, int], Operand], of_reals: Opera
 def _quotient(left: int, right: int) -> Operand:
     if right == 0:
         return ERROR
+    # towards zero as in C, where Python rounds down
     whole = abs(left) // abs(right)
+    # -2⁶³ ÷ -1 does not fit into 64 bits
     return min(whole, _HALF - 1) if (left < 0) == (right < 0) else -whole
 
 
@@ -78,6 +80,7 @@ def _real_quotient(left: float, right: float) -> float:
 def _compute_remainder(left: int, right: int) -> Operand:
     if right == 0:
         return ERROR
+    # with the sign of the dividend as in C, where Python takes that of the divisor
     rest = abs(left) % abs(right)
     return -rest if left < 0 else rest
 

@@ -42,6 +42,7 @@ def pattern_cost_ns(pattern: str, longest: int) -> float:
     if len(pattern) > LONGEST_PATTERN:
         raise PatternError(f"a pattern has at most {LONGEST_PATTERN} characters")
     whole = _read(pattern)
+    # without an anchor the search begins anew at each character of the text
     anchored = whole.branches == 1 and pattern.startswith(("^", ".*"))
     free = whole.unbounded + (0 if anchored else 1)
     # the ways to choose the ends of all free parts in the text: C(longest + free, free)
@@ -103,6 +104,7 @@ def _repeat_group(group: _PatternGroup, low: int, high: int | None, single: bool
         raise PatternError(
             "a quantifier of nothing, or of a quantifier, is not supported in a pattern"
         )
+    # a bracket that may be absent does not repeat
     if group.last is not None and not group.last.plain and (low, high) != (0, 1):
         raise PatternError("a repetition or an alternative cannot be repeated (nested quantifiers)")
     if high is None:

@@ -115,6 +115,7 @@ def written_of(attributes: list[Attribute], where: str) -> Written:
     used = table.used | {slot.lower() for slot in trees}
     for attribute in attributes:
         if attribute.name.lower() not in used:
+            # its names must exist, although nobody refers to it
             table.resolved(attribute.node, attribute, "")
             _describe_unused(attribute, where)
     doubts = [
@@ -158,6 +159,7 @@ class _Table:
         and cycles."""
         low = attribute.name.lower()
         if low not in self.weights:
+            # the names on the way here: one of them again is a cycle
             self.trail.append(attribute.name)
             scales = Scales(
                 attribute.source, attribute.name, lambda node: self._referred(node, attribute)
@@ -186,6 +188,7 @@ class _Table:
         if low == "concurrency" and slot in IN_FORCE:
             return replace(node, word="Concurrency")
         if low in self.attributes:
+            # what only an unused expression refers to is unused, too
             if slot:
                 self.used.add(low)
             other = self.attributes[low]

@@ -89,8 +89,10 @@ class PolicySlot:
             key = values, tuple(map(type, values))
             return self._cache[key]
         except KeyError:
+            # of a list, the types of its members would have to be in the key too
             if key and tuple not in key[1]:
                 return self._remembered(key, key[0])
+        # a list cannot be a key
         except TypeError:
             pass
         return self._afresh(host, job, queue, grid, concurrency)

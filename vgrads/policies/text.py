@@ -90,8 +90,10 @@ class ExpressionSource:
         first = self.text.rfind("\n", 0, at) + 1
         line = self.text[first:].split("\n", 1)[0].rstrip("\r")
         number, column = self.text.count("\n", 0, at) + 1, at - first + 1
+        # of a long line only the part around the position is shown
         start = max(0, at - first - 60)
         shown = line[start : start + 120]
+        # tabs stay tabs, so that the caret is below the position at any width of a tab
         gap = "".join("\t" if c == "\t" else " " for c in shown[: at - first - start])
         place = ", ".join(filter(None, (name, f"line {number}", f"column {column}")))
         return InputError(
@@ -124,6 +126,7 @@ def pieces_of(source: ExpressionSource, name: str = "") -> list[Token]:
         if match.lastgroup != "gap":
             tokens.append(Token(str(match.lastgroup), match.group(), at))
         at = match.end()
+    # errors at the end are shown behind the last word, not behind a comment
     end = tokens[-1].at + len(tokens[-1].word) if tokens else 0
     return [*tokens, Token("end", "", end)]
 
@@ -169,6 +172,7 @@ def read_attributes(source: ExpressionSource) -> Iterator[tuple[str, Node, str]]
             reader.stop("expected an attribute here: Name = expression")
         reader.name = start.word
         reader.step(2)
+        # in brackets a semicolon ends an expression, so that none can be unfinished
         reader.until = (
             _find_next_attribute(source.text, pieces, reader.index) if not bracketed else -1
         )
@@ -261,6 +265,7 @@ class Reader:
         node = self.unary()
         while True:
             piece = self.now
+            # `is` and `isnt` are operators, although they are read as names
             word = piece.word.lower() if piece.kind == "name" else piece.word
             count = BINDS.get(word, -1) if piece.kind in ("sign", "name") else -1
             if count < level:

@@ -74,6 +74,7 @@ def capacity(meter: Meter, mix: Mapping[str, float] | None = None) -> Capacity |
         f"file system of {site}": _compute_knee([(1.0, disk)], *_DISK, late_s)
         for site, disk in meter.disks.items()
     }
+    # a resource that was never busy limits nothing
     intervals = {
         name: interval for name, interval in intervals.items() if math.isfinite(interval.value)
     }

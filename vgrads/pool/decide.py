@@ -272,6 +272,7 @@ def _compute_sizes(view: PoolSnapshot, policy: PoolPolicy) -> list[tuple[Manager
     results, limits = [], policy.share
     for ad in sorted(view.managers, key=lambda manager_ad: manager_ad.name):
         missing = max(0, view.previous.get(ad.name, 0) - ad.by_pool.get(view.pool, 0))
+        # a single manager gets all that is coming, whatever its share was before
         mine, coming = (coming, []) if len(view.managers) == 1 else _take_coming(coming, missing)
         low, high = ad.capacity_low or ad.capacity, ad.capacity_high or ad.capacity
         interval = (
@@ -347,6 +348,7 @@ def _list_released(
     }
     idle = sorted(
         (
+            # order: end of the paid cycle, least cached data, end of the allocation
             _compute_paid_s(worker, view.now_s, billing_s),
             worker.cache_mib,
             worker.ends_s,

@@ -81,6 +81,7 @@ def estimate_next_work_s(history: ArrivalHistory, view: PoolView) -> float:
     if not history.sizes:
         return math.inf
     barriers = sum(history.ended_before[1:])
+    # at least half of the arrivals after the first followed the end of all earlier work
     if 2 * (barriers + 1) >= len(history.ended_before) + 1:
         pause_s = fmean(history.pauses_s) if history.pauses_s else 0.0
         if history.done_s is None:
@@ -96,6 +97,7 @@ def estimate_chances(history: ArrivalHistory, most: int) -> tuple[float, ...]:
     if not history.sizes:
         return (0.0,) * most
     growth = [1.0, *(later / earlier for earlier, later in pairwise(history.sizes))]
+    # the next size may be any earlier one, or differ from the last as others did before
     sizes = [*history.sizes, *(history.sizes[-1] * rate for rate in growth)]
     return tuple(sum(size >= j - 1e-9 for size in sizes) / len(sizes) for j in range(1, most + 1))
 

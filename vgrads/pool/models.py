@@ -28,6 +28,7 @@ def wavefront_s(side: int, procs: int, cell_s: float, other: int | None = None) 
     """Return the time of ``side`` × ``other`` cells on ``procs`` processors: anti-diagonals, each
     in whole rounds."""
     short, long = sorted((side, side if other is None else other))
+    # growing and shrinking diagonals, and between them those of full length
     rounds = 2 * _count_rounds_below(short, procs) + (long - short + 1) * -(-short // procs)
     return rounds * cell_s
 
@@ -89,6 +90,7 @@ def allpairs_s(
     if not slice_s:
         return all_s / nodes + dispatch_s * nodes + spread_s
     if dispatch_s > 0:
+        # the least of the sum below: those that start later than that join after the end
         nodes = max(1, min(nodes, round(math.sqrt(2.0 * all_s / dispatch_s))))
     return all_s / nodes + dispatch_s * (nodes - 1) / 2.0 + spread_s
 
@@ -120,6 +122,7 @@ def graph_s(
         for parent in needed:
             children[parent].append(task)
             missing[task] += 1
+    # a copy, which is counted down to 0 there
     rank = _estimate_to_the_end(runtimes_s, children, list(missing))
     ready = [(-rank[task], task) for task, waits in enumerate(missing) if not waits]
     heapq.heapify(ready)
@@ -130,6 +133,7 @@ def graph_s(
         while ready and free > 0:
             job = heapq.heappop(ready)
             if wide[job[1]] > free:
+                # too wide now: narrower tasks may start before it
                 reserved.append(job)
                 continue
             free -= wide[job[1]]
@@ -185,12 +189,14 @@ def wavefront_best(
         return wavefront_blocks_s((short, far), block, nodes, cores, cell_s, machines.dispatch_s)
 
     shapes = {(count, machines.cores), (count * machines.cores, 1)}
+    # of equal times the largest block, by its negative
     results = [
         (seconds(block, nodes, cores), -block, nodes, cores)
         for nodes, cores in shapes
         for block in _list_block_sizes(short, lambda b, n=nodes, c=cores: seconds(b, n, c))  # type: ignore[misc]
     ]
     best_s, block, nodes, cores = min(results)
+    # the longest diagonal has so many blocks: further nodes would never work
     busy = min(nodes, -(-short // -block)) * cores
     return Implementation(
         how="distributed", seconds=best_s, block=-block, nodes=-(-busy // machines.cores)
@@ -217,6 +223,7 @@ def _list_block_sizes(side: int, time_of: Callable[[int], float]) -> Iterable[in
         yield block
         worse = 0 if seconds < best else worse + 1
         best = min(best, seconds)
+        # remainders let the time rise and fall: one worse size does not end the search
         if worse > 20:
             return
 
@@ -262,6 +269,7 @@ def _estimate_allpairs(
     ideal = allpairs_best_nodes(
         n, m, cell_s / machines.cores, per_job, max(machines.dispatch_s, 1e-9)
     )
+    # the ideal leaves out that items must be distributed: the best may be on either side
     around = {
         max(1, min(most, round(ideal * share))) for share in (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.4)
     } | {most}

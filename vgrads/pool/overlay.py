@@ -61,6 +61,7 @@ class GridRoom:
     @property
     def parts(self) -> tuple[tuple[tuple[float, ...], int], ...]:
         """Return its nodes as (order of use, number), within its room."""
+        # a grid whose requests all fail stays in the order, far behind the others
         again = 1.0 / max(1.0 - self.error_rate, 1e-3)  # requests until one succeeds
         new_s = max(self.wait_s * again, self.coming_s)  # not before earlier requests
         price, left, result = self.price / self.procs, self.room, []
@@ -136,6 +137,7 @@ def _find_best(
     if not left.any():
         return flow
     heaviest = np.argsort(-weights, kind="stable")  # not all can be served: by weight
+    # the same with exchanged roles: what the grids give is divided among demands, heaviest first
     used, turned = flow.sum(axis=0), np.zeros(flow.T.shape, np.int64)
     fill(np.ascontiguousarray(fits.T), used, heaviest, requested[heaviest], turned)
     return np.ascontiguousarray(turned.T)

@@ -65,6 +65,7 @@ def _list_idle(view: PoolView, nodes: Iterable[NodeView], idle_s: float) -> list
     return [
         node
         for node in nodes
+        # a time that ends at this instant counts, although sums of instants are rounded
         if node.idle_since_s is not None and view.now_s - node.idle_since_s >= idle_s - 1e-9
     ]
 

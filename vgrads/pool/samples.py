@@ -90,6 +90,7 @@ class Sums:
         """Return the variance of Σ factor · value over tasks."""
         of = np.concatenate(([0.0], factors))
         mean = float(of @ self.products[0]) / self.weight
+        # rounding may leave a difference slightly below 0
         return max(0.0, float(of @ self.products @ of) / self.weight - mean**2)
 
     def with_tasks(self, values: Matrix, after: NDArray[np.int64], count: int, keep: float) -> Sums:
@@ -99,6 +100,7 @@ class Sums:
         rows = np.column_stack((np.ones(len(values)), values))
         weights = keep ** after.astype(np.float64)
         products = self.products * keep**count + (rows * weights[:, None]).T @ rows
+        # weights fade by `keep`, their squares by its square
         return Sums(products, self.squares * keep ** (2 * count) + float(weights @ weights))
 
 
@@ -161,7 +163,9 @@ def fold(meter: Meter, ended: Sequence[TaskTimes], workers: int = 0) -> Meter:
     for name, old in tuple(strata.items()):
         mine = names == name
         strata[name] = old.with_tasks(values[mine], after[mine], count, keep)
+    # also sites where no task has ended: their sums fade with every task
     for site in dict.fromkeys([*disks, *(times.site for times in ended if times.disk_s > 0.0)]):
+        # tasks elsewhere count with 0 s: the sums of each site cover all tasks
         here = [times.disk_s if times.site == site else 0.0 for times in ended]
         rows = np.column_stack((values.sum(axis=1), here))
         disks[site] = disks.get(site, no_sums(2)).with_tasks(rows, after, count, keep)

@@ -91,6 +91,7 @@ class Shares:
 
 def whole(workers: float) -> int:
     """Return a capacity as a number of workers, at least one."""
+    # round() would take 2.5 to the even number 2
     return max(1, math.floor(min(workers, _MOST) + 0.5))
 
 
@@ -154,6 +155,7 @@ def limit_total(policy: SharePolicy, previous: int | None, elapsed_s: float) -> 
     grows."""
     if policy.max_change is None:
         return policy.max_workers
+    # rounding must not lose a whole worker
     grown = math.floor(policy.max_change * elapsed_s / 60.0 + _TINY)
     return min(policy.max_workers, (previous or 0) + grown)
 

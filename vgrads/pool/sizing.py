@@ -51,6 +51,7 @@ def _make_thesis_policy(capacity: bool, default: bool, change: bool) -> Size:
 def _size_work_queue_factory(view: SizeView, memory: Memory) -> SizingResult:
     """Every 30 s all remaining tasks, at most the capacity (10 while unknown, never less), at most
     5 that have not yet connected (manual pages of work_queue_factory, ``-c``)."""
+    # memory.recent holds one pair here: instant and workers of the last decision
     if memory.recent and view.now_s - memory.recent[-1][0] < 30.0 - 1e-9:
         return SizingResult((term("as before", view, ("decided", memory.recent[-1][1])),), memory)
     capacity = 10 if view.capacity is None else max(10, math.ceil(view.capacity.value - 1e-9))
@@ -72,6 +73,7 @@ def _size_dask_adaptive(view: SizeView, memory: Memory) -> SizingResult:
     seconds = view.unfinished * (0.5 if view.execution_s is None else view.execution_s)
     target = min(view.unfinished, math.ceil(seconds / 5.0), view.max_workers)
     there = view.connected + view.coming
+    # memory.recent holds one pair here: instant and equal votes so far
     votes = 1 + (memory.recent[-1][1] if memory.recent else 0) if target < there else 0
     terms = [term("target", view, ("work in 5 s", target), ("work", view.unfinished))]
     if 0 < votes < 3:

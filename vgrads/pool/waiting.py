@@ -90,6 +90,7 @@ def _add_worthwhile(view: SizeView, memory: Memory, cap: int) -> int:
     if left <= sure or not view.cycle_s:
         return left
     worth_s = min(WORTH_S, view.wait_s)
+    # a worker takes as many of the remaining tasks as fit into `worth_s`
     return sure + math.ceil((left - sure) * min(1.0, view.cycle_s / max(worth_s, view.cycle_s)))
 
 
@@ -108,6 +109,7 @@ def _cap(view: SizeView, memory: Memory) -> tuple[str, int]:
     if view.default_capacity is not None:
         return "default capacity", whole(view.default_capacity)
     doubled = (view.now_s - (memory.begun_s or 0.0)) / DOUBLE_S
+    # after 30 doublings no pool has so many, and the power of a long time would overflow
     return "not known yet", whole(START * 2.0 ** min(doubled, 30.0))
 
 
@@ -146,6 +148,7 @@ def _estimate_expected(view: SizeView, memory: Memory, within_s: float) -> int:
     others still waited; arrivals that are late for twice the usual time are assumed to have ceased,
     and after stages none arrive before all has ended."""
     history = memory.arrivals
+    # half of the arrivals or more came when all before them had ended: the work comes in stages
     if (
         not view.waiting
         or len(history.sizes) < 3

@@ -163,6 +163,7 @@ def _describe_pooled(pooled: Pooled) -> Json:
         "weights": shared.weights.tolist(),
         "weights_cov": shared.weights_cov.tolist(),
         "machines": shared.machines,
+        # JSON has no keys of two parts: rows of workflow, run and shift
         "runs": [[*run, shift] for run, shift in shared.runs.items()],
         "run_sd": shared.run_sd,
         "sources": {

@@ -97,6 +97,7 @@ def ratios(x: Array, least: float) -> Array:
     """Return log v of sizes, shape (2, sizes): without and with the offset; ``x`` and ``least``
     (the smallest size) are log sizes from the middle. At and below the offset almost nothing is
     left."""
+    # sizes that hardly differ say nothing of an offset
     if least > -_LEAST_SPREAD:
         return np.array([x, x])
     over = np.maximum(np.expm1(x - least), 1e-9)

@@ -118,6 +118,7 @@ class RuntimeModel:
             level = weight * log(stated_s) + (1 - weight) * level
             kind_var = (weight * STATED_SD) ** 2 + (1 - weight) ** 2 * kind_var
             source = "learned" if observed >= STATED_WEIGHT else "stated"
+            # the user's value replaces the guess, and what it would have shared with other kinds
             workflow, tool = min(workflow, self.run_sd), ""
         return Prediction(
             median_s=exp(level + shift),
@@ -144,6 +145,7 @@ class RuntimeModel:
         these."""
         jobs = self.common.is_of_jobs(machine)
         tool, size = ("", 0.0) if jobs else (choose_best(names, self.tools), round(size, 1))
+        # the size is rounded, so that few answers are stored
         key = (machine, tool, size)
         if key not in self._unseen:
             level = self.tools[tool] if tool else None

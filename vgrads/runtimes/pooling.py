@@ -214,10 +214,12 @@ def _shift(sample: Sample, shared: Shared) -> Array:
 def _fit_shares(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old: Shared) -> Shared:
     machines = sorted({m for k in kinds for m in k.sample.machines if m and m != base})
     runs = _select_runs(kinds)
+    # effects in order: two weights of scores, machines, runs
     columns: dict[tuple[str, ...], int] = {("m", name): 2 + at for at, name in enumerate(machines)}
     columns |= {("r", *run): 2 + len(machines) + at for at, run in enumerate(runs)}
     spread = [SCORED_SD if name in scored else UNSCORED_SD for name in machines]
     prior = np.concatenate([WEIGHT_SD, spread, np.full(len(runs), old.run_sd)])
+    # normal equations of a regression with independent normal priors of mean 0
     precision, right = np.diag(prior**-2.0), np.zeros(len(prior))
     for kind in kinds:
         sample, (law, noise) = kind.sample, kind.best
@@ -228,6 +230,7 @@ def _fit_shares(kinds: Sequence[Weighed], base: str, scored: frozenset[str], old
             for key in keys:
                 if key in columns:
                     effect[row, columns[key]] = 1.0
+        # weights are solved for as departures from those before data, whose prior mean is 0
         target = kind.rest[law] + _shift(sample, old) + sample.scores @ WEIGHTS
         precision += effect.T @ kind.inverse[noise] @ effect
         right += effect.T @ kind.inverse[noise] @ target

@@ -80,6 +80,7 @@ def thin(records: Iterable[TaskRecord]) -> list[TaskRecord]:
     places: dict[str, list[TaskRecord]] = {}
     for record in records:
         places.setdefault(record.machine, []).append(record)
+    # first the newest record of every machine, then the second newest of each, and so on
     turns = sorted(
         (len(rows) - at, name, at) for name, rows in places.items() for at in range(len(rows))
     )
@@ -119,6 +120,7 @@ def memories(kind: str, records: Iterable[TaskRecord]) -> Sample | None:
     rows = thin(r for r in records if r.memory_bytes)
     if not rows:
         return None
+    # a task that ran out of memory shows only a lower bound of what it needs
     plain = [replace(r, finished=not r.memory_full, machine="", run="", procs=1) for r in rows]
     values = np.log([record.memory_bytes or 1.0 for record in rows])
     sample = _sample(kind, plain, values, np.zeros(len(rows)), {"": np.zeros(2)}, len(rows))

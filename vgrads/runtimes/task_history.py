@@ -81,6 +81,7 @@ def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
     fresh = [_check_record(record) for record in records]
     groups: dict[tuple[str, str], dict[TaskRecord, None]] = {}
     for record in (*history.records, *fresh):
+        # a dictionary as an ordered set: a record that is learned again counts once
         groups.setdefault((record.kind, record.machine), {})[record] = None
     task_records = [
         record
@@ -89,6 +90,7 @@ def learn(history: TaskHistory, records: Iterable[TaskRecord]) -> TaskHistory:
     ]
     whole = TaskHistory(tuple(task_records))
     kinds = whole.by_kind
+    # kinds without new records were checked when theirs came
     for kind in sorted({record.kind for record in fresh}):
         _check_mixed(kind, kinds[kind])
     return whole
@@ -221,6 +223,7 @@ def _are_apart(task_records: list[TaskRecord], other: list[TaskRecord]) -> bool:
     """Return True where neither seconds nor seconds per byte could be of one program, see
     ``APART``."""
     verdicts = [_is_far(_compute_logs(task_records, False), _compute_logs(other, False))]
+    # where sizes differ between workflows, their times may, and the seconds per byte decide
     if all(record.input_bytes for record in (*task_records, *other)):
         verdicts.append(_is_far(_compute_logs(task_records, True), _compute_logs(other, True)))
     return all(verdicts)

@@ -144,6 +144,7 @@ def without(sums: Mapping[str, Sequence[float]], own: Tools) -> Tools:
         mine = [1, own[name].mean, own[name].mean ** 2] if name in own else [0, 0, 0]
         count, total, squares = (a - b for a, b in zip(numbers, mine, strict=True))
         if count >= OWNERS:
+            # rounding of the differences must not make it negative
             spread = max(0.0, squares - total**2 / count)
             results[name] = ToolLevel(
                 count, total / count, _compute_pooled_variance(count - 1, spread)

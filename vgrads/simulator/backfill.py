@@ -54,6 +54,7 @@ def easy(queue: Sequence[BatchJob], free: int, running: Running, now_s: float) -
     free -= sum(job.procs for job in chosen)
     if free <= 0:
         return chosen
+    # jobs that start now run, too, until the head can start
     ends = sorted([*running, *((now_s + job.limit_s, job.procs) for job in chosen)])
     shadow_s, extra = find_reservation(queue[len(chosen)].procs, free, ends)
     for job in queue[len(chosen) + 1 :]:
@@ -63,6 +64,7 @@ def easy(queue: Sequence[BatchJob], free: int, running: Running, now_s: float) -
         if harmless or job.procs <= extra:
             chosen.append(job)
             free -= job.procs
+            # a job that ends before the head starts takes nothing of what stays free beside it
             extra -= 0 if harmless else job.procs
             if free <= 0:
                 break

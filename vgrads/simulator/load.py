@@ -30,6 +30,7 @@ def draw_outages(nodes: Nodes, until_s: float, draws: np.random.Generator) -> li
     """Sample failures of single nodes up to an instant, as a Poisson process of the whole
     cluster."""
     rate = nodes.count / nodes.mtbf_s
+    # given their number, the instants of a Poisson process are uniform
     times = np.sort(draws.uniform(0.0, until_s, draws.poisson(rate * until_s)))
     spots = draws.random(len(times))
     return [
@@ -74,6 +75,7 @@ def _add_arrivals(cluster: BatchCluster, log: JobLog, at_s: float, horizon_s: fl
     last = float(log.submit_s[-1])
     _submit_rows(cluster, log, np.flatnonzero(log.started), 0, (at_s, at_s + horizon_s))
     last_week = np.flatnonzero(log.started & (log.submit_s > last - WEEK_S))
+    # repetitions that end before the instant have nothing to submit
     repeat = max(1, math.ceil((at_s - last) / WEEK_S))
     while last + (repeat - 1) * WEEK_S < at_s + horizon_s:
         _submit_rows(cluster, log, last_week, repeat, (at_s, at_s + horizon_s))

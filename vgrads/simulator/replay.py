@@ -49,6 +49,7 @@ def replay_starts(load: Workload, procs: int, policy: str = "easy") -> Floats:
             f"no compiled scheduling policy '{policy}'", fix=f"choose one of {', '.join(_POLICIES)}"
         )
     width = np.minimum(load.procs, procs).astype(np.int64)
+    # the time that the scheduler expects: a job that exceeds its request was allowed to
     message = np.maximum(load.request_s, load.run_s)
     order = np.argsort(load.placed_limits_s, kind="stable")
     placed = (load.placed_ends_s[order], load.placed_limits_s[order], load.placed_procs[order])
@@ -96,9 +97,11 @@ def replay_compiled(
             now = submit[coming]
         if now > last_s:
             break
+        # ends before arrivals of the same instant, so that their processors are free for these
         while beating and heap_s[0] <= now:
             job = heap_j[0]
             beating = pop(heap_s, heap_j, beating)
+            # numbers from `count` on are those of placed jobs
             if job >= count:
                 end_s, size = placed[1][job - count], placed[2][job - count]
             else:
@@ -149,6 +152,7 @@ def _backfill_queue(
         if width[job] <= free and (harmless or width[job] <= spare):
             starts[job] = now
             free -= width[job]
+            # a job that ends before the head starts takes nothing of what stays free beside it
             if not harmless:
                 spare -= width[job]
             beating = push(heap_s, heap_j, beating, now + run[job], job)

@@ -173,6 +173,7 @@ def _list_task_rows(rows: Sequence[Job], index: int) -> list[Job]:
 
 def _judge_after(rows: Sequence[Job], target: DependencyTarget, now_s: float) -> Outcome:
     for row in rows:
+        # `after` also holds when its job is cancelled (sbatch(1))
         if row.state is JobState.CANCELLED:
             continue
         if row.start_s is None or row.state.is_pending:

@@ -145,6 +145,7 @@ def _list_job_variables(job: Job, place: TaskPlace) -> dict[str, str]:
         "SLURM_JOB_CPUS_PER_NODE": str(job.cpus),
         "SLURM_SUBMIT_DIR": place.submit_folder or job.folder,
         "SLURM_SUBMIT_HOST": place.submit_host,
+        # Slurm sets it only where a job was restarted
         "SLURM_RESTART_COUNT": str(job.restarts) if job.restarts else "",
         "SLURM_JOB_ACCOUNT": job.account,
         "SLURM_JOB_START_TIME": "" if job.start_s is None else str(int(job.start_s)),

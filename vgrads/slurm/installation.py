@@ -39,6 +39,7 @@ def program_text(
     }
     for name, empty in _CONSTANTS.items():
         line = f"\n{name} = {empty}\n"
+        # a constant that was renamed in the program must not stay without its value
         assert line in text, name
         text = text.replace(line, f"\n{name} = {values[name]}\n", 1)
     return f"{first}\n{MARKER}\n{text}"
@@ -71,6 +72,7 @@ def install(
     """
     text = program_text(interpreter, address, token_file, start)
     paths = [folder / name for name in program.COMMANDS]
+    # the commands of a real Slurm must not be replaced
     foreign = [path.name for path in paths if _exists(path) and not is_ours(path)]
     if foreign:
         raise InputError(

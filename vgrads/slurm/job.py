@@ -160,6 +160,7 @@ class Job:
         changed = ("array_index", "pending_indices")
         members = [Job.__dict__[item.name] for item in fields(Job) if item.name not in changed]
         shared = [(member.__set__, member.__get__(self)) for member in members]
+        # the descriptors of slots also set the fields of a frozen class
         set_index, set_pending = (Job.__dict__[name].__set__ for name in changed)
         tasks = []
         for index in indices:

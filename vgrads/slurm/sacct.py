@@ -192,6 +192,7 @@ def _parse_fields(text: str) -> tuple[ShownField, ...]:
             name, width = split_width(word)
         except ValueError as error:
             raise _make_invalid_field(word) from error
+        # a field may be named by its beginning, but its whole name goes first
         exact = [f for f in FIELDS if f.name.lower() == name.lower()]
         matches = exact or [f for f in FIELDS if f.name.lower().startswith(name.lower())]
         if not matches:

@@ -267,6 +267,7 @@ def _select_unique(query: ManagerQuery, rows: Sequence[Mapping[str, str]]) -> li
     key = "Account" if query.entity == "account" else "User"
     result: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
+        # associations of accounts themselves have no user
         if row[key]:
             detail = row["Account"] if query.with_associations else ""
             shown = dict(row)

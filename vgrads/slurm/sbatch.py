@@ -133,6 +133,7 @@ def parse_arguments(
     reply = information(command, parsed, "[OPTIONS...] script [args...]")
     chosen = dict(parsed)
     wrap = chosen.get("wrap")
+    # a colon separates the components of a heterogeneous job
     if reply is None and ":" in words[:1]:
         raise command_error("sbatch", "heterogeneous jobs are not supported")
     if wrap is not None and words:
@@ -254,6 +255,7 @@ def _merge(
             ALIASES.get(name, name): value for name, value in level if name not in arguments.ignored
         }
         _check_memory(options)
+        # a stronger source replaces all alternatives, as --mem does --mem-per-cpu of the script
         for group in ALTERNATIVES:
             stated = [name for name in options if name in group]
             if stated:

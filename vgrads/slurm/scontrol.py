@@ -211,6 +211,7 @@ def _update(words: Sequence[str], now_s: float, form: Mapping[str, Any]) -> Cont
     if not words:
         raise SlurmError("too few arguments for update keyword")
     pairs = list(words)
+    # `update job 5 …` names the job without an equals sign
     if pairs[0].lower() in ("job", "jobid") and len(pairs) > 1:
         pairs[:2] = [f"JobId={pairs[1]}"]
     ids = JobIds()
@@ -249,6 +250,7 @@ def _parse_change(
 
 def _limit(value: str, _now_s: float) -> LimitChange:
     sign = {"+": 1, "-": -1}.get(value[:1], 0)
+    # no subtraction, but another word for UNLIMITED
     if value == "-1":
         return LimitChange(None)
     return LimitChange(parse_limit(value[1:] if sign else value), sign)

@@ -132,6 +132,7 @@ def parse_sinfo(
     for name in _UNSUPPORTED:
         if name in options:
             raise command_error("sinfo", f"--{name} is not supported by vgrads")
+    # an option that chooses the columns is stronger than the variable
     if not {"format", "Format", "long", "summarize", "Node", "list-reasons"} & options.keys():
         options |= {"format": variables["SINFO_FORMAT"]} if "SINFO_FORMAT" in variables else {}
     partition = options.get("partition", variables.get("SINFO_PARTITION", ""))
@@ -167,6 +168,7 @@ def render_sinfo(query: InfoQuery, partitions: Sequence[Partition], now_s: float
     """Return the list."""
     if query.reply is not None:
         return query.reply
+    # no node here is down with a reason: the list is empty
     if query.reasons:
         title = "REASON               USER      TIMESTAMP           NODELIST\n"
         return Reply(title if query.header else "")
@@ -206,6 +208,7 @@ def _splits_by_state(query: InfoQuery) -> bool:
     if query.is_long_format:
         return "state" in query.format.lower()
     if query.format:
+        # nodes in different states share a row where no column shows the state
         return any(f.field in (_FIELDS["t"], _FIELDS["T"]) for f in _make_columns(query.format))
     return not query.summarize
 

@@ -123,6 +123,7 @@ def parse_squeue(
             "squeue: fatal: Options -o(--format) and -l(--long) are mutually exclusive. "
             "Please remove one and retry."
         )
+    # a format on the command line replaces all formats of the environment
     has_format = bool({"format", "Format", "long", "start"} & options.keys())
     for name, option in _VARIABLES.items():
         is_format = option in ("format", "Format")
@@ -234,6 +235,7 @@ def _make_table(query: SqueueQuery, texts: JobTexts) -> TableFormat[Job]:
 def _sort_rows(rows: list[Job], sort: str, texts: JobTexts) -> list[Job]:
     letters, _ = squeue_fields(texts)
     rows = sorted(rows, key=_make_id_key)
+    # the last key first: each sort keeps the order of what is equal by it
     for part in reversed(listed(sort)):
         descending = part.startswith("-")
         for letter in reversed(part.lstrip("+-#")):

@@ -105,6 +105,7 @@ def _make_request(
         cpus = values.count("cpus-per-task")
     except SlurmError as error:
         step = f"Unable to create step for job {job}"
+        # the checks are shared with sbatch, and speak in its words
         text = error.what.replace("sbatch:", "srun:").replace("Batch job submission failed", step)
         raise SlurmError(text) from error
     return SrunRequest(

@@ -133,6 +133,7 @@ class JobBuilder:
         cannot be used, unless the reading is forced."""
         submit = np.array(self._times["submit"])
         rows = np.flatnonzero(~np.isnan(submit))
+        # stable, so that jobs of one second keep the order of the file
         rows = rows[np.argsort(submit[rows], kind="stable")]
         self._note_assumptions()
         if self._waiting:
@@ -149,6 +150,7 @@ class JobBuilder:
         )
         started = ~np.isnan(start)
         left = np.where(started, start, end)
+        # -1 as in SWF: the run time is unknown
         run = np.where(started & ~np.isnan(end), end - left, -1.0)
         zero = float(submit[rows[0]])
         return JobLog(

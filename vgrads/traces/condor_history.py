@@ -108,6 +108,7 @@ def _add(ad: Ad, number: int, builder: JobBuilder) -> None:
     if not start and numbers["NumHolds"]:
         report.pass_over("never eligible job")
         return
+    # of a removed job CompletionDate is 0: it left when its status changed
     end = numbers["CompletionDate"] or numbers["EnteredCurrentStatus"]
     builder.add(
         AccountingJob(

@@ -73,6 +73,7 @@ def _add(
         return
     limit, slots = _LIMIT.search(category), _SLOTS.search(category)
     key = (match["job"], match["task"], match["submit"])
+    # a job that has run before waits again from the end of that run
     again = last_end.get(key, 0.0)
     last_end[key] = end
     builder.add(
@@ -81,6 +82,7 @@ def _add(
             again if submit < again <= start else submit,
             start or None,
             end or None,
+            # a job that never started may have 0 slots: those that it requested count
             max(int(match["slots"]), int(slots[1]) if slots and not start else 0),
             requested_s(limit[1]) if limit else -1.0,
             match["owner"],

@@ -91,6 +91,7 @@ def _read_slurm_job(job: Json, number: int) -> SlurmJob:
         cluster=str(job.get("cluster") or association.get("cluster") or ""),
         user=str(job.get("user") or association.get("user") or ""),
         queue=str(job.get("partition") or ""),
+        # newer versions write a list of states
         state=str(state[0] if isinstance(state, list) and state else state or ""),
         submit=_parse_instant(times.get("submission")),
         eligible=_parse_instant(times.get("eligible")),
@@ -128,6 +129,7 @@ def _parse_number(value: object) -> float | None:
 
 def _parse_instant(value: object) -> float:
     number = _parse_number(value)
+    # 0 stands for an instant that has not come
     return number if number else math.nan
 
 

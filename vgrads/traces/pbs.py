@@ -68,6 +68,7 @@ def read_pbs(lines: Iterable[str], name: str, options: ReadingOptions) -> JobLog
             _read_record(line, number, accounting, builder)
     offset = _Offsets(accounting.offsets)
     for (job, _), attempt in accounting.attempts.items():
+        # it has started: its record as a queued job must not count as a withdrawn one
         if accounting.waiting.pop(job, None):
             builder.report.pass_over(_FURTHER)
         _add_attempt(attempt, offset, builder)
@@ -189,6 +190,7 @@ def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> No
         instants.append(float(eligible))
     if attempt.again_s is not None:
         instants.append(offset.unix_s(attempt.again_s))
+    # the last of submission, eligibility and return to the queue that is not after the start
     could_start = max(t for t in instants if t <= start) if min(instants) <= start else instants[0]
     end = fields.get("end", "")
     end_s = float(end) if end.isdigit() else None
@@ -198,6 +200,7 @@ def _add_attempt(attempt: _Attempt, offset: _Offsets, builder: JobBuilder) -> No
 def _add_withdrawn(waiting: _QueuedRecord, offset: _Offsets, builder: JobBuilder) -> None:
     """Add a job that was queued and never started: a wait until it was removed, if it was."""
     fields = waiting.fields
+    # etime 0: held, or waiting for another job
     if "etime" in fields and not fields["etime"].strip("0"):
         builder.report.pass_over("not yet eligible job")
         return

@@ -23,6 +23,7 @@ def processors_of(fields: Mapping[str, object]) -> int:
     chunks = max(_count_in_chunks(str(fields.get(name, ""))) for name in _CHUNKS)
     hosts = _count_in_hosts(str(fields.get("exec_host", "")))
     vnodes = sum(map(int, _VNODE.findall(str(fields.get("exec_vnode", "")))))
+    # the same processors are stated in several forms, in some only a part of them
     most = max(count, chunks, hosts, vnodes)
     return most or _parse_number(fields.get("Resource_List.nodect"))
 
@@ -42,6 +43,7 @@ def _count_in_chunks(text: str) -> int:
     32
     """
     total = 0
+    # what follows # applies to the whole request
     for chunk in text.partition("#")[0].split("+") if text else ():
         first, _, _ = chunk.partition(":")
         each = _PER_CHUNK.search(chunk)

@@ -42,6 +42,7 @@ def _find_implausible(log: JobLog, now_s: float) -> Iterator[str]:
                 f"jobs request {format_duration(requested_s)} and run {format_duration(ran_s)} "
                 "(medians): are minutes read as seconds?"
             )
+    # users that are not known share one negative number
     if len(np.unique(log.user)) == 1 and log.user[0] >= 0:
         yield "all jobs are of one user: was the history written without 'allusers'?"
     if (log.wait_s == 0).mean() >= 0.5:

@@ -109,6 +109,7 @@ class JobLog:
     ) -> int:
         names = {name_of_code.get(code, str(code)): code for code in map(int, np.unique(column))}
         codes = {str(code): code for code in names.values()}
+        # a queue may be named like the number of another: the name comes first
         count = names.get(str(required), codes.get(str(required)))
         if count is None:
             raise InputError(

@@ -146,6 +146,7 @@ class SlurmJobs:
             return
         if before is not None and self._repeats(before, record, follows):
             report.pass_over("repeated record")
+            # the record with an end replaces one that was written before it
             if math.isnan(record.end) or not math.isnan(self.builder.end_s(before)):
                 return
             self.builder.drop(before)
@@ -169,6 +170,7 @@ class SlurmJobs:
 
     def _add_job(self, record: SlurmJob, word: str) -> int | None:
         start, end = record.start, record.end
+        # of a job that is cancelled while it waits, sacct states its end as its start, too
         never = word == "CANCELLED" and start >= end
         if never or math.isnan(start):
             if word in _STILL_WAITING or math.isnan(end):

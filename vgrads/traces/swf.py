@@ -92,6 +92,7 @@ def _parse(
         return _parse_lines(body, first_line, report)
     if np.isnan(table[:, :_NEEDED]).any() or not np.isfinite(table[:, :5]).all():
         return _parse_lines(body, first_line, report)
+    # lines are counted only where one is reported
     return np.nan_to_num(table, nan=-1.0), lambda row: all_numbers()[row]
 
 
@@ -107,6 +108,7 @@ def _parse_lines(body: str, first_line: int, report: ReportBuilder) -> tuple[Flo
         if row is not None:
             rows.append(row)
             numbers.append(number)
+        # nothing follows the last newline unless the file was cut off
         elif number - first_line == len(lines) - 1:
             report.skip("cut off at the end of the file", number)
         else:
@@ -134,6 +136,7 @@ def _convert_to_log(
     report = builder.report(len(table))
     report.refuse_unusable(name, "SWF jobs", options.force)
     table = table[np.argsort(table[:, 1], kind="stable")]
+    # a job waits for the processors that it requested, not for those that it used
     procs = np.where(table[:, 7] > 0, table[:, 7], table[:, 4]).astype(np.int64)
     queue, names = _find_queues(table, header)
     zone, unsure = _find_zone(header)

@@ -170,6 +170,7 @@ class _Padded:
 
     def _cells(self, line: str) -> list[str]:
         last = len(self.spans) - 1
+        # nothing follows the last column: its text may be wider than its dashes
         return [line[a : None if n == last else b].strip() for n, (a, b) in enumerate(self.spans)]
 
     def rows(self, lines: Iterator[tuple[int, str]]) -> Iterator[TableItem]:
@@ -177,6 +178,7 @@ class _Padded:
             cells = self._cells(text)
             if not text.strip():
                 continue
+            # outputs that were joined to one file repeat the header
             if _RULE.fullmatch(text) or _parse_names(cells) == self.header.names:
                 yield HEADER
             elif _check_column(self.header, cells):
@@ -244,10 +246,12 @@ class _Delimited:
         for number, text in _chain_lines(self.first, lines):
             quoted = self.quotes and '"' in text
             cells = self._split(text) if quoted else text.split(mark)
+            # a repeated header is left to the slower way
             if len(cells) == width and not self.pending and cells[0].lower() != title:
                 yield TableRow(number, cells, self.header)
             elif text.strip():
                 yield from self._irregular(number, text)
+                # a header further down may have other columns
                 mark, width, title = self.mark, len(self.header.names), self.header.names[0]
         yield from self._give_up()
 
@@ -290,6 +294,7 @@ class _Delimited:
         names = self.header.names
         if len(cells) == len(names) + 1 and not cells[-1].strip():
             cells = cells[:-1]  # a delimiter at the end of each row, but not of the header
+        # a delimiter at the end of the header, but not of each row
         if len(cells) == len(names) - 1 and not names[-1]:
             cells = [*cells, ""]
         surplus = len(cells) - len(names)

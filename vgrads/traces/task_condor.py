@@ -95,13 +95,17 @@ def _parse_event(job: _CondorJob, head: re.Match[str], when: float, text: str) -
     node = _NODE.search(text)
     if head[1] == "000" and node:
         job.node = node[1]
+    # 001: the job executes
     elif head[1] == "001":
         job.begun_s, job.output_s = when, None
         job.machine = next((match[1] for host in _HOSTS if (match := host.search(text))), "")
+    # 040: a transfer of files; it does not count as run time
     elif head[1] == "040" and "transferring output" in text and "tarted" in text:
         job.output_s = when
+    # 007: exception of the shadow, 012: held, 024: reconnection failed
     elif head[1] in ("007", "012", "024") and job.begun_s is not None:
         return "interrupted"
+    # 004: evicted, 005: terminated, 009: aborted
     elif head[1] in ("004", "005", "009") and (job.begun_s is not None or head[1] == "005"):
         return _make_ended(job, head, when, text)
     return None

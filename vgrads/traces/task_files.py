@@ -121,6 +121,7 @@ def read_task_records(
 
 def _is_folder(path: Path) -> bool:
     try:
+        # its format is found from its first lines, which are read again with the rest
         if path.exists() and not path.is_dir() and not path.is_file():
             raise InputError(
                 "is not a file that can be read twice", where=str(path), fix="write it to a file"
@@ -228,6 +229,7 @@ def _detect_markup(lines: list[str], path: Path) -> str | None:
 
 
 def _detect_json(lines: list[str], path: Path) -> str | None:
+    # such a benchmark has one object per line, and is no document as a whole
     if '"h:m:s"' in lines[0] and '"s"' in lines[0]:
         return "benchmark"
     document = _load_json(path)

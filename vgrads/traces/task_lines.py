@@ -136,6 +136,7 @@ def seconds(text: str, plain_s: float = 1.0) -> float | str:
 
 def parse_number(value: object) -> float | None:
     """Return a finite number from a number or its text; None for everything else."""
+    # for Python a truth value is an integer too
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
@@ -173,6 +174,7 @@ def parse_task_instant(value: object) -> float | None:
     since 1970."""
     number = parse_number(value)
     if number is not None:
+        # milliseconds exceed 1e11 since 1973, seconds not before the year 5138
         return number / 1000 if number > 1e11 else number if number > 1e6 else None
     try:
         when = datetime.fromisoformat(str(value).strip())

@@ -74,7 +74,9 @@ def _make_record(row: Row, line: int, run: str) -> Item:
         return "cached"
     if status not in _RAN | _STOPPED:
         return "not ended"
+    # a trace without a status: the exit code decides
     finished = not exit_status if not status else status not in _STOPPED
+    # a task that was killed took at least so long; one that failed says nothing
     if not finished and exit_status not in KILLED:
         return "aborted" if status == "ABORTED" else "failed"
     path, tag = named(row)

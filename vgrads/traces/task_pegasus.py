@@ -90,6 +90,7 @@ def _read_xml_blocks(path: Path) -> Iterator[tuple[int, str]]:
     block: list[str] = []
     began = 0
     for number, line in enumerate(open_lines(path), 1):
+        # other output of the job may be on the same lines, before and after
         if "<invocation" in line:
             began, block = number, [line[line.index("<invocation") :]]
         elif block:
@@ -98,6 +99,7 @@ def _read_xml_blocks(path: Path) -> Iterator[tuple[int, str]]:
             block[-1] = block[-1][: block[-1].index("</invocation>") + len("</invocation>")]
             yield began, "".join(block)
             block = []
+    # a file that is cut off: the part is not valid XML and is reported as broken
     if block:
         yield began, "".join(block)
 
@@ -243,6 +245,7 @@ def _is_stopped(raw: int) -> bool:
 def read_dax_tasks(text: str, where: str) -> Iterator[Item]:
     """Read the jobs of a DAX with their profiled run times; a production DAX has none, and its jobs
     are not records."""
+    # entities may expand without bound, or name other files
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
             "contains a document type or entities, which are not accepted in a DAX", where=where

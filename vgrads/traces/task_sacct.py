@@ -73,6 +73,7 @@ def _add_memory(record: TaskRecord, row: Row) -> TaskRecord:
 
 
 def _make_job(row: Row, line: int, name: str) -> Item:
+    # also `CANCELLED by 1000`, and truncated ones such as `OUT_OF_ME+`
     state = (cell(row, "state").upper().split() or [""])[0].rstrip("+")
     if not state:
         state = "COMPLETED" if cell(row, "exitcode") in ("", "0:0", "0") else "FAILED"

@@ -110,6 +110,7 @@ def _sum_mib(text: str) -> float | None:
     sizes = [
         number for value in values if (number := parse_number(value)) is not None and number >= 0
     ]
+    # one unknown size makes the sum unknown
     return sum(sizes) * _MIB if sizes and len(sizes) == len(values) else None
 
 
@@ -120,6 +121,7 @@ def name_benchmarks(paths: Sequence[Path], rules: Iterable[str] = ()) -> dict[Pa
     flat = [
         parts[0].split(".") for parts, _ in below.values() if len(parts) == 1 and "." in parts[0]
     ]
+    # names are rule.sample or sample.rule: rules are fewer than samples
     first, last = ({words[at] for words in flat} for at in (0, -1))
     at = 0 if len(first) < len(last) else -1
     return {

@@ -116,6 +116,7 @@ def make_workflow(
     workflow = Workflow(
         name=make_safe_name(name), tasks=by_id, file_mib=dict(file_mib or {}), notes=notes
     )
+    # tasks on a cycle, and those behind one, never come into the order
     if len(workflow.order) < len(by_id):
         raise InputError(f"the tasks form a cycle: {_find_cycle(by_id)}", where=where)
     return workflow

@@ -211,6 +211,7 @@ class WorkflowSet:
     @cached_property
     def uncertain(self) -> bool:
         """True if any task may take longer than its median."""
+        # equal workflows share their tasks: each is examined once
         shapes = {id(w.tasks): w.tasks for w in self.workflows}.values()
         return any(self.spread(task).total > 0 for tasks in shapes for task in tasks.values())
 
@@ -259,6 +260,7 @@ def _expand(document: SetDocument, load_entry: EntryLoader, where: str) -> tuple
     general = replace(document.environment, env=())  # the set stores its own
     taken: Counter[str] = Counter()
     tasks = 0
+    # before a file is read
     if sum(entry.count for entry in document.workflows) > MAX_WORKFLOWS:
         raise InputError(f"more than {MAX_WORKFLOWS} workflows", where=f"{where}: workflows")
     for position, entry in enumerate(document.workflows):

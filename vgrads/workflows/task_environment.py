@@ -62,6 +62,7 @@ class TaskEnvironment:
         of the general one."""
         if self == PLAIN:
             return general
+        # conda and venv are alternatives: either of them replaces both of the general one
         activates = self.conda is not None or self.venv is not None
         return TaskEnvironment(
             env=tuple({**dict(general.env), **dict(self.env)}.items()),
@@ -70,6 +71,7 @@ class TaskEnvironment:
             venv=self.venv if activates else general.venv,
             workdir=general.workdir if self.workdir is None else self.workdir,
             container=general.container if self.container is None else self.container,
+            # own rules come first, because the first that fits counts
             errors=(*self.errors, *general.errors),
         )
 

@@ -79,6 +79,7 @@ def most_at_once(start_s: Floats, end_s: Floats) -> int:
     overlap it."""
     times = np.concatenate([end_s, start_s])
     steps = np.concatenate([-np.ones(len(end_s), np.int64), np.ones(len(start_s), np.int64)])
+    # at equal times ends (-1) come before starts (1)
     order = np.lexsort((steps, np.round(times, 6)))
     return int(np.cumsum(steps[order]).max(initial=0))
 

@@ -209,6 +209,7 @@ def run_flock(bags: Columns, tasks: Columns, system: Columns) -> Assigned:
         np.full(count, np.nan),
         np.full(count, -1, np.int64),
     )
+    # users begin at different managers, so that not all of them crowd the first
     current = np.arange(user_of.max() + 1) % clusters
     q_keys = [np.empty(64) for _ in range(clusters)]
     q_tasks = [np.empty(64, np.int64) for _ in range(clusters)]

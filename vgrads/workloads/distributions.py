@@ -72,6 +72,7 @@ class Distribution:
     def median(self) -> float:
         """Return the median."""
         if self.family == "hyper-exponential":
+            # beyond 50 mean lengths of the longer phase practically nothing is left
             top = 50.0 / min(self.parameters[1:])
             return float(
                 optimize.brentq(lambda x: float(self.cdf(np.array([x]))[0]) - 0.5, 0.0, top)
@@ -130,6 +131,7 @@ def fit(family: str, values: Floats) -> Distribution:
         return Distribution(family, (float(data.std()), float(data.mean())))
     if (data < 0).any():
         raise InputError("has no values below 0", where=family)
+    # the logarithm of 0 has no likelihood
     data = np.maximum(data, _TINY)
     return Distribution(family, _require_positive(family, data))
 
@@ -156,6 +158,7 @@ def _solve_gamma_shape(data: Floats) -> float:
 
 def _fit_weibull(data: Floats) -> tuple[float, float]:
     """Return the root of the profile likelihood in the shape; the scale follows."""
+    # relative to the largest value, so that high powers do not overflow
     scaled, logs = data / data.max(), np.log(data)
 
     def slope(shape: float) -> float:
@@ -175,7 +178,9 @@ def _fit_hyper_exponential(data: Floats, rounds: int = 300) -> tuple[float, floa
     for _ in range(rounds):
         first = share * item * np.exp(-item * data)
         second = (1.0 - share) * other * np.exp(-other * data)
+        # far out, both densities may be rounded to 0
         weight = first / np.maximum(first + second, 1e-300)
+        # a phase whose share is 0 would never come back
         share = float(np.clip(weight.mean(), 1e-6, 1 - 1e-6))
         item = float(weight.sum() / (weight * data).sum())
         other = float((1 - weight).sum() / max(((1 - weight) * data).sum(), 1e-300))

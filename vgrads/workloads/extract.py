@@ -57,6 +57,7 @@ def _sort_into_runs(log: JobLog, gap_s: float | None) -> tuple[Ints, Bools]:
     if gap_s is None and log.bag is not None:
         order = np.lexsort((log.submit_s, log.bag, log.user))
         user, bag = log.user[order], log.bag[order]
+        # a job without a bag is one of its own
         begins[1:] = (np.diff(user) != 0) | (np.diff(bag) != 0) | (bag[1:] < 0)
         return order, begins
     order = np.lexsort((log.submit_s, log.user))

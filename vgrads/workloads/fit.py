@@ -54,6 +54,7 @@ def characteristics(bags: BagColumns, local_s: Floats | None = None) -> dict[str
     peak = (hour_s >= 8 * 3600) & (hour_s < 17 * 3600)
     gaps = np.diff(bags.submit_s)
     same_day = np.diff(np.floor(local_s / _DAY_S)) == 0
+    # within the peak hours of one day, where the daily cycle does not thin arrivals
     gaps = gaps[peak[1:] & peak[:-1] & same_day & (gaps >= 1.0)]
     real = bags.sizes >= 2
     means = np.add.reduceat(bags.runtime_s, bags.first[:-1]) / bags.sizes
@@ -90,6 +91,7 @@ def ks_distance(distribution: Distribution, values: Floats) -> float:
     above = np.cumsum(counts) / len(values)
     model = distribution.cdf(points)
     return float(
+        # just above and just below each step
         np.maximum(np.abs(above - model), np.abs(above - counts / len(values) - model)).max()
     )
 

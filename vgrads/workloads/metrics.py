@@ -53,6 +53,7 @@ def figures(outcome: WorkloadOutcome) -> BagMetrics:
     response = outcome.end_s - submit
     last_s = float(bags.submit_s[-1])
     within = np.minimum(outcome.end_s, last_s) - np.minimum(outcome.start_s, last_s)
+    # all bags may arrive at once
     room = max(last_s - float(bags.submit_s[0]), 1e-9) * float(outcome.system.procs.sum())
     return BagMetrics(
         makespan_s=float(makespans(outcome).mean()),

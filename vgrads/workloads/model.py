@@ -206,6 +206,7 @@ def draw_bags(model: WorkloadModel, target: Target, seed: int) -> BagColumns:
         runtimes.append(tasks[: int(count[:enough].sum())])
         done_s += float(work[min(enough, len(work)) - 1])
         tasks_so_far += len(runtimes[-1])
+        # extrapolated from the work so far, before memory is full
         if tasks_so_far * target_s > MOST_TASKS * done_s:
             raise InputError(
                 (
@@ -312,6 +313,7 @@ def _draw_arrivals(
         return np.zeros(count)
     if target.arrivals == "even":
         return (np.arange(count) + draws.random()) * until_s / max(count, 1)
+    # one step more than bags, so that the last one is not always at the end of the days
     steps = np.cumsum(_compute_power(model.inter_arrival.sample(draws, count + 1)))
     edges, clock = _make_day_clock(model, target.days)
     return np.interp(steps[:-1] / steps[-1] * clock[-1], clock, edges) if count else np.empty(0)

@@ -49,6 +49,7 @@ def least_used(waiting: Ints, used_s: Floats, running: Ints, since_s: Floats, no
     best, lowest = -1, np.inf
     for user in range(len(waiting)):
         if waiting[user] > 0:
+            # the sum of now - start over the running tasks, without a loop over them
             consumed = used_s[user] + running[user] * now_s - since_s[user]
             if consumed < lowest:
                 best, lowest = user, consumed

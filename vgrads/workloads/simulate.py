@@ -81,6 +81,7 @@ def run_manager(
         while n[ARRIVED] < count and submit_s[n[ARRIVED]] <= now:
             _process_arrival(n, p, t, i, b, v, e_keys, e_tasks)
         while running > 0 and r_keys[0] <= now:
+            # one number holds a task and its replica
             task = r_replicas[0] // most
             winner = r_replicas[0] - task * most
             running = pop(r_keys, r_replicas, running)
@@ -96,6 +97,7 @@ def run_manager(
                     measured[cluster] += 1
                 t[task, SPENT] += now - starts[task, k]
                 u[USED, i[task, OWNER]] += now - starts[task, k]
+                # a user's present use is IN_USE × now − SINCE, without a visit of each task
                 u[SINCE, i[task, OWNER]] -= starts[task, k]
                 v[IN_USE, i[task, OWNER]] -= 1
         while idle > 0:
@@ -118,6 +120,7 @@ def run_manager(
                 i[task, CREATED],
                 i[task, OWNER],
             )
+            # a processor on which no task has ended; kept in the last bit of the place
             fresh = measured[cluster] == 0
             measured[cluster] -= not fresh
             free[cluster] -= 1
@@ -165,6 +168,7 @@ def _make_bag_table(bags: Columns, v: Ints) -> Ints:
     count = len(bags[0])
     b = np.zeros((4, count + 1), np.int64)
     b[USER, :count], b[FIRST] = bags[1], bags[2]
+    # stable: the bags of a user stay in the order of their arrival
     b[OF_USER, :count] = np.argsort(bags[1], kind="mergesort")
     for bag in range(count):
         if bags[1][bag] + 1 < v.shape[1]:

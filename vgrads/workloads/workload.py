@@ -87,6 +87,7 @@ class BagColumns:
             name=name,
             submit_s=self.submit_s[bag],
             wait_s=np.zeros(count),
+            # whole seconds, at least one: 0 would be a job that did not run
             run_s=np.ceil(self.runtime_s),
             procs=np.ones(count, dtype=np.int64),
             request_s=np.full(count, -1.0),

@@ -56,6 +56,7 @@ class Results:
                 self._texts[printed_outputs.task, printed_outputs.attempt] = printed_outputs
             for end in ends.tolist():
                 row = dict(zip(END.names or (), end, strict=True))
+                # popped: only texts whose ends were not read yet stay in memory
                 yield self._result_row(
                     row, names, self._texts.pop((row["task"], row["attempt"]), None)
                 )
@@ -196,6 +197,7 @@ def _list_obstacles(
     folder: Path, state: State, bag: BagState, task: int, state_filter: str
 ) -> list[dict[str, Any]]:
     """Return the obstacle between the task and each connected agent."""
+    # a core that records nothing: it only explains what that of the dispatcher does
     core = Core(state, Rules(), lambda _: None)
     for number in state.bags:
         core.attach(number, open_bag(folder, number).bag)

@@ -109,6 +109,7 @@ def _answer(
         for factor in _FACTORS
         if factor != 1.0
     }
+    # plans are simulated: by chance, one for a later deadline may seem less probable
     by_factor = dict(never_falling(sorted((curve | {1.0: chosen}).items()), goal.probability))
     best = by_factor[1.0]
     suffice = [f for f, plan in by_factor.items() if f != 1.0 and plan.enough]
@@ -168,6 +169,7 @@ def _scale_goal(goal: BagGoal, factor: float) -> Goal:
 
 
 def _make_sources(catalog: Catalog, document: BagDocument, goal: BagGoal) -> tuple[NodeSource, ...]:
+    # with a goal, of whatever probability, spot nodes are listed too
     stated = document.model_copy(update={"deadline": goal.deadline_s, "probability": 0.5})
     places, procs = find_places(catalog, [stated]), document.procs
     spot = {where.site: where for where in places if where.market}

@@ -119,6 +119,7 @@ class BagWork:
     async def _carry_out(self) -> Dispatcher:
         keys = open_keys(self.folder)
         began = _find_begin(self.folder)
+        # the clock of the journal, which goes on from the first start of the folder
         report, clock = Report(self.folder, began.unix_s), WallClock(began.elapsed_s())
 
         config = DispatcherConfig(
@@ -134,6 +135,7 @@ class BagWork:
         bags, numbers = ServedBags(self.folder, manager, self.own), list_bags(self.folder)
         for number in numbers:
             bags.open(number)
+        # agents on other machines must reach it; where there are none, nobody else should
         away = any(is_real(site) for site in self.catalog.sites) or any(
             document.hosts.guests for document in bags.documents
         )
@@ -142,6 +144,7 @@ class BagWork:
         control = partial(self._control, manager, fleet, bags, report)
         self._watchdog = Watchdog(self.rules.stuck_s, self._stuck)
         dispatcher = self._dispatcher = Dispatcher(manager, fleet, control, bags.grow)
+        # what was requested before there was a dispatcher
         self._early(dispatcher)
         for number in numbers:
             bags.take_on(number)

@@ -295,6 +295,7 @@ class LocalChannel:
             why = str(error) or type(error).__name__
         self._problem = why
         self._ready.set()
+        # whoever waits for a call must learn that it does not end any more
         for calls in self._calls.values():
             calls.end(why)
 

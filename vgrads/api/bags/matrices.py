@@ -58,6 +58,7 @@ def program(words: Sequence[str]) -> Function:
             "is missing", where="FUNCTION", fix="name an executable, or give --library or --python"
         )
     file = Path(words[0])
+    # agents look such a name up in their own PATH: no file is sent
     if "/" not in words[0] and not file.is_file():
         if shutil.which(words[0]) is None:
             raise InputError("no such file, and no program of this name here", where=words[0])
@@ -165,6 +166,7 @@ def read_border(
     if cols is None:
         cols = next(n for n in range(1 << 30) if value(x - 1, y + n) is None)
     places = [(x - 1, y - 1 + n) for n in range(cols + 1)] + [(x + n, y - 1) for n in range(rows)]
+    # nothing was found: the error below names the first edge that is missing
     if not rows or not cols:
         places = [(x - 1, y - 1), (x, y - 1), (x - 1, y)]
     results = []

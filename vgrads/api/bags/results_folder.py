@@ -134,6 +134,7 @@ class BagResults:
     @cached_property
     def _last(self) -> np.ndarray:
         """The last end of each task that is not done and has ended, by task."""
+        # newest first: `unique` below keeps the first one of each task
         ends = np.concatenate([np.zeros(0, END), *read_ends(self.folder / "journal", self.number)])[
             ::-1
         ]
@@ -199,6 +200,7 @@ class BagResults:
         ends = np.concatenate([self._done.ends, self._last])
         carried = np.concatenate([self._done.carried, np.zeros(len(self._last), bool)])
         order, names = np.argsort(ends["task"], kind="stable"), END.names or ()
+        # in bundles: as Python objects, the ends of millions of tasks would not fit into memory
         for at in range(0, len(ends), _BUNDLE):
             some = order[at : at + _BUNDLE]
             for end, before in zip(ends[some].tolist(), carried[some].tolist(), strict=True):
@@ -255,6 +257,7 @@ class BagResults:
         last = dict(zip(self._last["task"].tolist(), self._last["attempt"].tolist(), strict=True))
         if last:
             for output in OutputReader(self._stored.files.folder / "printed.bin").more():
+                # the file has what all attempts printed
                 if last.get(output.task) == output.attempt:
                     yield output.task, output.out, output.err
 

@@ -227,6 +227,7 @@ def _matched(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     first."""
     order, before = np.argsort(new, kind="stable"), np.argsort(old, kind="stable")
     keys, olds = new[order], old[before]
+    # of equal keys, the n-th takes the n-th of the other side
     rank = np.arange(len(keys)) - np.searchsorted(keys, keys)
     at = np.searchsorted(olds, keys) + rank
     fits = at < len(olds)
@@ -277,6 +278,7 @@ def _carry(bag: Path, stored: StoredBag, parts: Sequence[_ReusedPart]) -> None:
     ends = []
     for part in parts:
         some = part.ends
+        # agents are numbered in each part by itself
         some["host"] += len(agents)
         ends.append(some)
         agents += part.done.agents

@@ -123,6 +123,7 @@ def _find_longest_stay(
     if closure is None:
         return LongestStay(length_s=where.longest_s)
     left_s = closure.begin_s - availability.now_s
+    # even a long expected wait leaves the nodes half of the time
     length_s = left_s - min(wait_s, left_s / 2) if site.queues else left_s
     if length_s >= where.longest_s:
         return LongestStay(length_s=where.longest_s)
@@ -130,6 +131,7 @@ def _find_longest_stay(
         opens_s = float(availability.starts(where.procs, _LEAST_STAY_S, 0.0))
         reason = f"no nodes are requested: {availability.describe(closure)}"
         return LongestStay(length_s=0.0, reason=reason, opens_s=now_s + opens_s)
+    # rounded down, so that the nodes have left when the site closes
     whole_s = length_s // 60 * 60
     reason = f"nodes stay {format_duration(whole_s)}: {availability.describe(closure)}"
     return LongestStay(length_s=whole_s, reason=reason)
@@ -144,6 +146,7 @@ def _compute_waits_s(site: Site, queue: Queue | None) -> tuple[float, ...]:
     the stated probability within the stated wait; elsewhere the time to boot."""
     if queue is None:
         return (site.boot_s or (_BOOT_S if site.kind == "cloud" else 1.0),)
+    # no exponential distribution has all or none of its waits within the stated one
     if not 0.0 < queue.stated_probability < 1.0:
         return ()
     scale_s = queue.stated_wait_s / -math.log1p(-queue.stated_probability)

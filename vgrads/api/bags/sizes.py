@@ -66,6 +66,7 @@ def read_work(path: Path, dispatch_s: float) -> WorkModel:
     """Return the work of a file with a workflow set, a workflow or a bag."""
     bare = is_workflow(format_of(path, read_text(path)))
     if bare or "workflows" in load_mapping(path):
+        # a set must have a deadline; that of a bare workflow is dropped below
         workflow_set, _ = load_set(path, overrides=SetOverrides(deadline="1d" if bare else None))
         for workflow in workflow_set.workflows:
             for task in workflow.tasks.values():
@@ -97,6 +98,7 @@ def _size_set(workflow_set: WorkflowSet, dispatch_s: float) -> WorkModel:
             times.append(task.runtime_s + dispatch_s)
             widths.append(task.procs)
             parents.append([at[parent] for parent in task.parents])
+    # to start a task takes time, but is no work
     total_s = sum(t * w for t, w in zip(times, widths, strict=True)) - dispatch_s * sum(widths)
     return WorkModel(
         what=(

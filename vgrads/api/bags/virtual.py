@@ -116,6 +116,7 @@ class VirtualBagWork:
         self._journal = DispatchJournal(self.folder / "journal")
         self._core = Core(state, self.rules, self._journal.add)
         self._began_unix_s = time.time()
+        # the clock goes on from the journal's last instant, which is now: zero is earlier by that
         self._zero_s = self._began_unix_s - state.now_s
         clock = SimClock(state.now_s)
         _forget_agents(self._core)
@@ -207,6 +208,7 @@ class VirtualBagWork:
         self._core.attach(number, bag.bag)
 
     def _control(self, clock: SimClock) -> bool:
+        # requests arrive in real time, of which little passes between two events of virtual time
         if time.monotonic() - self._looked > _LOOK_S or idle(self._core):
             self._read_requests(clock)
         while self._stay and not self._ended and idle(self._core):

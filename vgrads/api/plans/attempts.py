@@ -61,6 +61,7 @@ def list_attempts(
             if state.replicas[event.key].attempt > old.attempt:  # it will be retried
                 ended.append(_make_skipped(executions, state, event.key, old, event))
         elif isinstance(event, SlotRequestedAgain):
+            # the tasks of a slot that is requested again begin anew
             for key in executions[state.version].order[event.slot]:
                 old = before.replicas[key]
                 if state.replicas[key].attempt > old.attempt:

@@ -86,6 +86,7 @@ class UncertainKind:
     @property
     def shared_after(self) -> float:
         """Standard deviation that its tasks share after a pilot run."""
+        # normal errors: precisions (1 ÷ variance) add
         shown = hypot(self.own, self.extrapolated)
         return self.shared * shown / hypot(self.shared, shown) if self.shared else 0.0
 

@@ -69,6 +69,7 @@ def _find_obstacle(workflow_set: WorkflowSet, task: Task, files: dict[str, bool]
             files[name] = (Path(workflow_set.directory) / name).exists()
         if not files[name]:
             return f"reads '{name}', which does not exist yet"
+    # what it takes from them is not known then
     if task.parents and not task.inputs:
         return f"follows {task.parents[0]} and names no inputs"
     return ""
@@ -86,6 +87,7 @@ def make_pilot_set(planned: Planned, items: Iterable[Json]) -> WorkflowSet:
         name=f"pilots of {original.name}"[:200],
         workflows=workflows,
         needed=len(workflows),
+        # pilots take at most this share of the work, and so of the money
         budget_usd=None if budget is None else SHARE * budget,
     )
 

@@ -132,6 +132,8 @@ def open_grid(
             whole = open_history(queue.history)
             logs[key], instants[key] = whole, whole.instant(at)
             jobs[key] = len(whole.only_queue(queue.of_log))
+            # the present of a real queue is learned below, in the view that fits what its site
+            # lists
             if at is not None or not is_batch_system(site):
                 at_s = None if at is None else instants[key]
                 forecasts[key] = cached_forecast(queue.history, queue.of_log, at_s)
@@ -261,6 +263,7 @@ def _find_best_plan(
     if first.meets_request or not options.standard or effort.left <= 0:
         return snapshot, searched(snapshot, first, options, effort, others)
     report_progress("comparing other plans")
+    # the rest of the effort is for other offers
     half = effort.part(0.5)
     best = snapshot, searched(snapshot, first, options, half, others)
     effort.take_back(half)
@@ -272,6 +275,7 @@ def _find_best_plan(
         part = effort.part(1.0 / (len(wider) - n))
         plan = plan_again(other, best[1], options, part)
         effort.take_back(part)
+        # better by more than the error of its simulation, or feasible where the best is not
         if (plan.feasible, plan.promise.probability) > (
             best[1].feasible,
             best[1].promise.probability + plan.promise.standard_error,
@@ -282,6 +286,7 @@ def _find_best_plan(
 
 def _widen_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
     """Return the snapshot with more slots, and with wider ones, if sites offer any."""
+    # a site at its limits offers the same again: no second plan for that
     offered = {tuple((s.id, s.procs) for s in snapshot.slots)}
     for size in _OTHER_SIZES:
         slots = take_slots(snapshot.workflow_set, grid, size)
@@ -293,6 +298,7 @@ def _widen_offers(snapshot: Snapshot, grid: GridSnapshot) -> Iterator[Snapshot]:
 
 def list_notes(workflow_set: WorkflowSet) -> tuple[str, ...]:
     """Return notes on the workflows, such as what was read of a file; once for equal ones."""
+    # reversed twice: the first of equal workflows names its note, in the order of the set
     named = {
         (w.name.rpartition("-")[0], note): w.name
         for w in reversed(workflow_set.workflows)
@@ -335,6 +341,7 @@ def prepare_added_tasks(
     added: Sequence[tuple[str, Task]], grid: GridSnapshot
 ) -> list[tuple[str, Task]]:
     """Return tasks that are added to workflows, with run times and widths as for original ones."""
+    # parents may be tasks that are not added, and have no effect on a run time: restored below
     alone = tuple(
         Workflow(name=name, tasks={task.id: replace(task, parents=())}) for name, task in added
     )
@@ -379,6 +386,7 @@ def _request(workflow_set: WorkflowSet, size: OfferSize) -> OfferRequest:
     works_s = [_bound_work_s(workflow_set, w) for w in workflow_set.workflows]
     procs = max(workflow_set.width, math.ceil(max(works_s) / workflow_set.deadline_s)) * size.procs
     twice = math.ceil(2 * sum(works_s) / (procs * workflow_set.deadline_s))
+    # the middle of three: the number between its bounds
     usual = sorted((2 * len(workflow_set.workflows), twice, _USUAL_SLOTS))[1]
     return OfferRequest(procs=procs, count=usual * size.count, until_s=workflow_set.deadline_s)
 

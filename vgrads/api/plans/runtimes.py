@@ -145,6 +145,7 @@ def add_run_times(
     basis: dict[str, Json] = {}
     workflows = []
     for workflow in workflow_set.workflows:
+        # equal workflows share their tasks: predicted once, and shared again
         tasks = done.get(id(workflow.tasks))
         if tasks is None:
             tasks = {
@@ -153,6 +154,7 @@ def add_run_times(
             if all(
                 new is old for new, old in zip(tasks.values(), workflow.tasks.values(), strict=True)
             ):
+                # the same mapping, so that the workflow keeps what was computed of its shape
                 tasks = workflow.tasks
             done[id(workflow.tasks)] = tasks
         for task in workflow.tasks.values():
@@ -195,6 +197,7 @@ def _predict_task(workflow: Workflow, task: Task, run_times: RunTimes, world: _W
         for name in sites
     ]
     levels = [
+        # at speed 1: what is left differs by what a machine does beyond its speed
         math.log(site.median_s * run_times.model.speed(n)[0])
         for n, site in zip(sites, predictions, strict=True)
     ]
@@ -367,6 +370,7 @@ def make_records(
     run_id, at_s = run
     for attempt in attempts:
         finished = attempt.state == ReplicaState.DONE
+        # a failed attempt does not tell how long its task takes
         if attempt.end_s is None or not (finished or attempt.state == ReplicaState.CANCELLED):
             continue
         workflow, times = execution.workflow(attempt.key), attempt.times or Times()

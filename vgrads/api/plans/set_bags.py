@@ -130,6 +130,7 @@ def _cut_pieces(document: BagDocument, bag: BagSpec) -> Iterator[Task]:
     alone = TaskEnvironment(env=tuple(bag.env.items()), errors=(ErrorRule(retries=bag.retries),))
     together = replace(alone, errors=(ErrorRule(retries=0),))  # its script repeats tasks
     for n in range(count):
+        # whole numbers: pieces differ by one task at most
         begin, end = n * tasks // count, (n + 1) * tasks // count
         for first, after, command in _list_piece_commands(bag, begin, end):
             yield Task(

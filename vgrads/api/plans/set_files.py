@@ -137,6 +137,7 @@ def _read_document(path: Path, whole: str, overrides: SetOverrides) -> SetDocume
             where=str(path),
             fix="use --deadline 4h, or state it in a set",
         )
+    # relative to the working folder, while a set's own entries are relative to the set
     inputs = None if overrides.inputs is None else str(overrides.inputs.absolute())
     item = {
         "file": path.name,

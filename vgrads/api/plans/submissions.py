@@ -45,6 +45,7 @@ class QueueNow:
             ahead=self.ahead,
             submit_in_s=submit_in_s,
         )
+        # a delay longer than the time left gives no chance, even without a wait
         return float(np.where(within_s >= 0, chances, 0.0).mean()) * self.binding.acquire
 
 
@@ -73,6 +74,7 @@ def make_submission_planner(grid: GridSnapshot, store: StorePlan) -> SubmissionP
 
         def futures(use: SlotUse, ahead: int) -> QueueFutures | None:
             key = (use.slot.site, use.slot.queue)
+            # a site is asked once in a check, however many slots wait there
             if key not in forecasts:
                 forecasts[key] = current(key)
             forecast = forecasts[key]

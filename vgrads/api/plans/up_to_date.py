@@ -138,6 +138,7 @@ class _UpToDateCheck:
     ) -> tuple[EarlierRun, CompletedTask] | None:
         """Return the record of a task that matches its current definition, preferably with existing
         outputs. None if there is none."""
+        # a file that several tasks write shows the result of the last one only
         alone = all(makers[name] == [task.id] for name in task.outputs)
         if not (can_stand(task) and alone and matches.keys() >= set(task.parents)):
             return None
@@ -158,6 +159,7 @@ class _UpToDateCheck:
             ]
         except (OSError, LookupError):  # an input is missing
             return None
+        # with missing outputs this task, or those that read them, would have to run again
         whole = [candidate for candidate in fitting if not self._gone(workflow, candidate)]
         return next(iter((*whole, *fitting)), None)
 

@@ -102,6 +102,7 @@ class Advertiser:
     def begin(self, run: str, port: int, keys: Keys) -> None:
         """Called when the manager listens."""
         self._where = Where(run=run, port=port, keys=keys, contact=self.contact)
+        # of this thread alone, which runs the manager's loop
         self._used_s = time.thread_time()
 
     def look(self, manager: DispatchManager, _: Fleet) -> None:

@@ -72,6 +72,7 @@ class LedgerConnection:
         if not self._over:
             self._over = True
             self._thread.submit(self._try, lambda: self.ledger.withdraw(self.kind, self.name))
+            # not waited for: the ledger may not answer, and an entry that is not renewed expires
             self._thread.shutdown(wait=False)
 
     def _try(self, what: Callable[[], None]) -> None:

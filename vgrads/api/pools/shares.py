@@ -107,6 +107,7 @@ class PoolShares:
     def _follow(self, manager: DispatchManager, name: str, target: int, entry: Json | None) -> None:
         """Adjust the workers of a manager to the decision: those that wait for an agent are
         cancelled; running ones stay until the manager disconnects them."""
+        # a manager that has started anew has the same name, but other keys and another bag
         mine = [bag for bag in manager.core.serving if bag.name == name]
         current = None if entry is None else self._bags.get(derive_identity(entry))
         for bag in [b for b in mine if b.number != current]:  # of a manager that is gone
@@ -144,6 +145,7 @@ class PoolShares:
             "VGRADS_HOST_ATTRIBUTES": json.dumps({POOL: self.document.name}),
         }
         write_whole(source / MANAGER_FILE, json.dumps(payload).encode())
+        # it has a key; its folder was closed to others before it was written
         (source / MANAGER_FILE).chmod(0o600)
         number = max([-1, *list_bags(self.folder)]) + 1
         keep_bag(self.folder, number, make_worker_bag(self.document, name), source)

@@ -84,6 +84,7 @@ def decide_now(
         elapsed_s=float(document.period) if memory.at_s is None else here.now_s - memory.at_s,
         others=_count_other_workers(entries, document, here, memory),
         wait_s=here.wait_s,
+        # not measured: half of the usual wait is assumed
         wait_low_s=here.wait_s / 2.0,
         memory=memory.sizes,
     )
@@ -180,6 +181,7 @@ def _count_other_workers(
             manager=manager,
             workers=int(workers),
             procs=int(pool["procs"]),
+            # the age of a claim was stated when its entry was published
             age_s=float(pool["age_s"]) + float(pool.get("claim_age_s", {}).get(manager, 0.0)),
         )
         for pool in entries.pools
@@ -236,6 +238,7 @@ def entry_of(
         "coming": here.coming,
         "capacity": decided.capacity,
         "problem": problem,
+        # the ledger accepts lines of up to 1,000 characters
         "reasons": [reason.text[:1000] for reason in decided.decision.reasons],
         "working": {"reasons": [reason.as_json() for reason in decided.decision.reasons]},
     }

@@ -49,6 +49,7 @@ def backtest_all(
 ) -> Iterator[list[Trial]]:
     """Backtest every history, in parallel over cores, in the given order; ``callback`` receives the
     progress."""
+    # all are checked before any process is started
     for replay in replays:
         replay.settings.check()
         if replay.by not in WAYS:
@@ -60,6 +61,7 @@ def backtest_all(
                 f"unknown value '{replay.settings.view}'; choose one of {', '.join(VIEWS)}",
                 where="--view",
             )
+    # a single one in this process, where it can report its progress
     if len(replays) == 1:
         yield _run_trials(replays[0], callback)
         return

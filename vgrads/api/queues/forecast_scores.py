@@ -174,6 +174,7 @@ def _compute_reliability(forecasts: Sequence[ScoredForecast]) -> list[Json]:
 
 
 def _find_bin(probability: float) -> int:
+    # a probability of 1 belongs to the last tenth
     return min(_BINS - 1, int(probability * _BINS))
 
 
@@ -271,6 +272,7 @@ class QueueRecord:
         from vgrads.planner.promise.probability import at_least  # noqa: PLC0415 late: few queues have so many
 
         chances, started = [chance for chance, _ in alike], sum(outcome for _, outcome in alike)
+        # the probability that at most so many start, if what was stated is right
         if 1.0 - at_least(chances, started + 1) > _CHANCE:
             return None
         return (

@@ -69,6 +69,7 @@ def _learn_predictor(log: JobLog, settings: Settings, until_s: float) -> StatePr
     predictor = _resume_replay(keys.values(), log, settings, until_s)
     predictor = predictor or StatePredictor(log, settings, until_s)
     stops = anchors | {"recent": log.end_s - find_longest_delay_s(log, settings.view)}
+    # a replay only goes forward: the earliest stop first
     for name, stop_s in sorted(stops.items(), key=lambda item: item[1]):
         if predictor.now_s < stop_s < until_s:
             predictor.to(stop_s)

@@ -49,6 +49,7 @@ def issue(
     submit_in_s: float = 0.0,
 ) -> IssuedForecast:
     """Return the forecast of a query for a shape, as issued."""
+    # a live answer is about this moment, however old the history is
     at_s = time.time() if target.is_live else query.log.unix_start_s + query.at_s
     return IssuedForecast(
         site=target.site,

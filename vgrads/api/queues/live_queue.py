@@ -164,6 +164,7 @@ def make_present_forecast(
         running=sum(job.left_s is not None for job in jobs),
         reason=snapshot.problem,
     )
+    # a forecast from past waits has no state that could be replaced
     if not isinstance(forecast, StateForecast):
         return forecast, view
     age_s = snapshot.age_s(now_unix_s)
@@ -187,6 +188,7 @@ def _convert_jobs(
     codes: dict[str, int] = {}
 
     def arrival(job: QueuedJob) -> JobArrival:
+        # a job for several queues counts as one of the first
         name = job.queue.partition(",")[0]
         if name not in codes:
             code = log.largest_queue(SiteQueue(name)) if name else -1
@@ -251,6 +253,7 @@ def look_into_queue(catalog: Catalog, name: str, job: tuple[int, float] | None) 
         try:
             answer["forecast_start_in_s"] = batch.start_estimate_s(spec)
         except SiteError as error:
+            # a lasting refusal is an answer, too: the site would not take such a job
             if error.transient:
                 raise
             answer |= {"forecast_start_in_s": None, "forecast_refused": error.what}

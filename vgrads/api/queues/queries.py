@@ -97,6 +97,7 @@ def ask_queue(source: HistorySource, at: Instant, settings: Settings) -> QueueQu
     result = cached(source.file, key, learn_it)
     if source.user is None:
         return result
+    # the user is no part of the key: what was learned serves all users
     user = open_history(source.file, source.reading).user_code(source.user)
     return replace(result, forecast=choose_user(result.forecast, user))
 

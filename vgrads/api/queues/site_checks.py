@@ -108,6 +108,7 @@ def _check_real(site: Site) -> Json:
         return {"usable": False, "can": [], "problem": str(error), "transient": error.transient}
     by_queue = {queue.name: queue for queue in survey.queues}
     wrong = [text for queue in site.queues if (text := _compare_queue(queue, by_queue))]
+    # a site without a readable history still runs jobs: a note, not a fault
     wrong += [p for p in (python, *survey.problems) if p and not p.startswith("no history")]
     shared = (
         describe_shared_nodes(by_queue[q.name], survey.queues)

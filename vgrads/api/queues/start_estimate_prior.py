@@ -71,6 +71,7 @@ class StartEstimatePrior:
         if announced_s is None:
             return np.zeros_like(within)
         median_s = (_AT_ONCE_S + announced_s) * (1.0 + ahead)
+        # log-logistic with shape 1: half wait longer than the median, and some many times as long
         return within / (within + median_s)
 
     @property

@@ -108,6 +108,7 @@ class SlurmCommands:
         if arguments.reply is not None:
             return answer_of(arguments.reply)
         if body["script"] is None and arguments.wrap is None:
+            # the program of the command reads the script, and asks again with it
             return {"need": arguments.script or "-"}
         context = SubmissionContext(body["folder"], self._clock(), MAX_ARRAY_SIZE)
         batch = batch_submission(arguments, body["script"] or "", environment, context)
@@ -123,6 +124,7 @@ class SlurmCommands:
         if batch.wait and not self._is_over(number):
             return {"wait_s": _WAIT_S}
         reply = submitted(batch, number)
+        # sbatch --wait ends with the highest exit code of the tasks of an array
         code = max(self._codes(number)) if batch.wait else 0
         return answer_of(replace(reply, code=code))
 

@@ -53,6 +53,7 @@ class JobControl:
         """Hold jobs, or release those on hold; return those that run already."""
         if hold:
             self._bags.withdraw(records)
+        # what a node has taken could not be withdrawn: it runs
         changed = [record for record in records if not record.is_released]
         self._bags.change(changed, {"hold": hold, "reason": ON_HOLD if hold else "None"})
         for record in changed:
@@ -65,8 +66,10 @@ class JobControl:
         records = self.jobs_of(number)
         pending = [record for record in records if record.state is JobState.PENDING]
         if fields.keys() & (BEFORE_START | {"limit_s"}):
+            # withdrawn before it is changed, so that no node takes it with what was stated before
             self._bags.withdraw(pending)
         if fields.keys() & BEFORE_START and any(record.is_released for record in pending):
+            # nothing is changed: what was withdrawn above is released again
             self._consider(records)
             return False
         if spec := {name: fields[name] for name in _OF_PROGRAM & fields.keys()}:
@@ -76,6 +79,7 @@ class JobControl:
             self._bags.change(pending, {"dependency": fields["dependency"]})
         if "limit_s" in fields:
             self._send_limit(records, fields["limit_s"])
+        # it may wait for other jobs now
         self._waiting.forget(number)
         self._waiting.register(records[0])
         self._consider(records)

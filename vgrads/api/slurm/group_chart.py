@@ -67,6 +67,7 @@ def _find_most_together(records: Sequence[JobRecord], end_s: float) -> int:
     changes = [(record.start_s or 0.0, record.submission.cpus) for record in records]
     changes += [(record.end_s or end_s, -record.submission.cpus) for record in records]
     used, most = 0, 1
+    # at equal times ends come first, because they are negative: a successor takes the same place
     for _, change in sorted(changes):
         used += change
         most = max(most, used)

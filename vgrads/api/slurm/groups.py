@@ -51,6 +51,7 @@ class GroupRun:
 
     def time_for(self, work_s: float) -> float:
         """Return how long the last ``work_s`` seconds of work took here, in seconds."""
+        # more work than that run ever had takes longer in proportion
         more = max(1.0, work_s / max(self.work_left_s[-1], _LEAST_S))
         return more * float(np.interp(work_s, self.work_left_s, self.time_left_s))
 
@@ -63,6 +64,7 @@ def split_runs(records: Iterable[JobRecord]) -> list[list[JobRecord]]:
         if not runs or record.submission.submit_s - last_end_s > _GAP_S:
             runs.append([])
         runs[-1].append(record)
+        # an unfinished job keeps its run open: later jobs belong to it
         end_s = record.end_s if record.state.is_terminal and record.end_s else math.inf
         last_end_s = max(last_end_s, end_s)
     return runs
@@ -81,6 +83,7 @@ def summarize(run: Sequence[JobRecord]) -> GroupRun | None:
         return None
     begin_s = min(record.submission.submit_s for record in run)
     end_s = max(record.end_s or 0.0 for record in run)
+    # backwards from the last end: at each start and end the work and the time that were left
     changes = [(r.start_s, -1) for r in run if r.start_s is not None and r.end_s is not None]
     changes += [(r.end_s, 1) for r in run if r.start_s is not None and r.end_s is not None]
     work_left_s, time_left_s, together, after_s = [0.0], [0.0], 0, end_s
@@ -183,6 +186,7 @@ def _compute_residuals(values: Floats, spent: Floats) -> tuple[Floats, Floats]:
     spent, and the deviation as large."""
     at = np.searchsorted(values, spent, side="right")
     count = np.maximum(len(values) - at, 1)
+    # sums over all values from each place on, 0 behind the last
     above, squares = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (values, values**2))
     mean = above[at] / count
     left = np.where(at < len(values), mean - spent, np.maximum(_OVERDUE * spent, _LEAST_S))

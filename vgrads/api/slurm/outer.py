@@ -49,6 +49,7 @@ class OuterSlurm:
     def cancels(self, arguments: Sequence[str], ids: JobIds) -> list[list[str]]:
         """Return the real scancel for ids that are not ours, or for a selection without ids."""
         ours = {str(number) for number in ids.numbers if is_ours_id(number)}
+        # `12_3` names a task of job 12
         rest = [word for word in arguments if word.partition("_")[0] not in ours]
         return self.also("scancel", rest, ids)
 

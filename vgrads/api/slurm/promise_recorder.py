@@ -41,6 +41,7 @@ class PromiseRecorder:
             if status is None or status.is_over:
                 self._open.discard(name)
         took_s = time.perf_counter() - began_s
+        # groups that take long to compute are computed less often
         self._next_s = now_s + max(_EVERY_S, took_s / _MOST_OF_TIME)
 
     def _new_names(self) -> set[str]:
@@ -69,4 +70,5 @@ def _is_news(last: tuple[float, float | None], status: GroupStatus, now_s: float
     if status.promise in (0.0, 1.0):
         return True
     changed = abs(status.promise - before) >= _LEAST_CHANGE
+    # a run of any length gets about so many points
     return changed and now_s - last_s >= (now_s - status.began_s) / _PARTS

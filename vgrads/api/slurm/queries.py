@@ -91,6 +91,7 @@ class SlurmQueries:
     def _with_starts(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield jobs, waiting ones with their expected start: after the usual wait of their
         partition."""
+        # one estimate for each partition of an answer
         wait_of, now_s = cache(partial(expected_wait, self._table)), self._clock()
         for job in jobs:
             wait = wait_of(job.partition) if job.reason == "Resources" else None
@@ -106,6 +107,7 @@ class SlurmQueries:
         """Return the real command whose lines follow ours, unless only ours are selected."""
         if query.partitions and query.partitions <= self._partitions.sites.keys():
             return []
+        # our own lines have the header already
         no_header = [_NO_HEADER[command]] if query.header else []
         return self._outer.also(command, [*no_header, *arguments], query.ids)
 
@@ -153,6 +155,7 @@ class SlurmQueries:
         """Answer ``scontrol show``."""
         now_s = self._clock()
         numbers = query.ids.numbers if query.ids else None
+        # jobs that are named by their ids are shown whatever their age
         since_s = 0.0 if query.ids else now_s - MIN_JOB_AGE_S
         config = {"MinJobAge": f"{MIN_JOB_AGE_S:.0f} sec", "MaxArraySize": str(MAX_ARRAY_SIZE)}
         view = ClusterView(self._partitions.listed(), config, os.uname().nodename)

@@ -110,6 +110,7 @@ def without_controls(text: str) -> str:
 
 def submission_from(stated: Mapping[str, Any]) -> StoredSubmission:
     """Return a submission from its JSON."""
+    # a journal of another version may have fields that this one does not know
     names = {field.name for field in fields(StoredSubmission)}
     values = {name: value for name, value in stated.items() if name in names}
     return StoredSubmission(**{**values, "indices": tuple(values.get("indices", ()))})
@@ -252,6 +253,7 @@ class JobRecord:
             folder=without_controls(stated.folder),
             stdin=without_controls(stated.stdin),
             stdout=stdout,
+            # sbatch writes both outputs into one file unless another is stated
             stderr=without_controls(expand_pattern(stated.stderr, values))
             if stated.stderr
             else stdout,

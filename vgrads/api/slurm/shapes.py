@@ -72,6 +72,7 @@ def shape_of(job: StoredSubmission, runs_s: Sequence[float] = ()) -> JobShape:
     """Return the shape of the jobs of a submission. ``runs_s``: run times of earlier jobs of this
     name, script and limit, in seconds."""
     limit_s = job.limit_s or 0.0
+    # rounded up, so that one bag serves jobs with many different limits
     rounded_s = next((limit for limit in LIMITS_S if limit_s <= limit), limit_s)
     return JobShape(
         user=job.user,

@@ -144,6 +144,7 @@ class JobTable:
     def _leave(self, group: str, number: int) -> None:
         self.groups[group].remove(number)
         if not self.groups[group]:
+            # the promises were about these jobs: a later group of this name has others
             self.promises.pop(group, None)
 
     def remove(self, number: int) -> None:
@@ -202,6 +203,7 @@ class JobTable:
             return
         pending: dict[str, list[JobRecord]] = {}
         for record in records:
+            # a requeued task has its own number of restarts, which a common row cannot show
             if record.state is JobState.PENDING and not record.restarts:
                 pending.setdefault(record.reason, []).append(record)
             else:
@@ -222,6 +224,7 @@ class JobTable:
                 records += [r for r in array if r.state is JobState.PENDING]
             else:
                 records.append(self.records[job.id])
+        # an array has one row per reason to wait, and each stands for all of its pending tasks
         return list(dict.fromkeys(records))
 
     def dependency(self, record: JobRecord) -> Dependency:

@@ -66,6 +66,7 @@ def _limit_s(
     if new.sign < 0 and new.seconds > current_s:
         minutes = f"({new.seconds / 60:.0f} > {current_s / 60:.0f})"
         raise SlurmError(f"TimeLimit decrement larger than current time limit {minutes}")
+    # for Slurm a limit of zero means no limit
     return current_s + new.sign * new.seconds or None
 
 

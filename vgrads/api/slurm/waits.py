@@ -41,6 +41,7 @@ def covering(waits_s: Sequence[float], probability: float) -> float | None:
     >>> covering(range(1, 19), 0.95), covering(range(1, 20), 0.95), covering([], 0.5)
     (None, 19, None)
     """
+    # the next wait is as likely to have any of n + 1 ranks among those of the past
     rank = math.ceil(probability * (len(waits_s) + 1) - 1e-9)
     return waits_s[rank - 1] if rank <= len(waits_s) else None
 

@@ -35,6 +35,7 @@ class PlanningContext:
 
 def make_planner_options(options: PlanningOptions) -> Options:
     """Return the options of the planner. Raise InputError for an unknown policy or model."""
+    # made only to refuse an unknown policy before histories are read
     make_pipeline(options.policy)
     check_rule(options.promise_model)
     effort = read_planning_effort() if options.effort is None else options.effort

@@ -83,6 +83,7 @@ class _PlanRuns:
         self._pace = case.work.pace
         shape = (len(plans), scenarios.count)
         self._nodes = np.array([plan.queues for plan in plans], float).reshape(len(plans), -1)
+        # the true work of each scenario, which decisions see only once tasks have run
         self.left = np.tile(case.work.total_s * scenarios.error, (len(plans), 1))
         self.open = np.ones(shape, np.bool_)
         self.end_s = np.full(shape, np.inf)
@@ -116,6 +117,7 @@ class _PlanRuns:
             self._scenarios.left_s,
             strict=True,
         ):
+            # nodes that run already, then new ones: they start and end at different times
             blocks = (np.minimum(nodes, queue.running), np.maximum(0.0, nodes - queue.running))
             for count, share, remaining_s in zip(blocks, active, left_s, strict=True):
                 if not count.any():
@@ -191,6 +193,7 @@ class _CloudNodes:
         self._reserve = np.array([[1.0 + plan.reserve] for plan in plans])
         self._market = np.full(shape, MARKETS.index(cloud.market))
         self._restart_left_s = np.zeros(shape)
+        # one instant for all nodes of a plan: with more nodes than run now, none counts as paid
         self._paid_until_s = np.where(self._nodes <= cloud.running, cloud.paid_s, np.zeros(shape))
         self._taken_back = np.zeros(shape, np.bool_)
         """Running tasks were lost, half a run time of each, and are repeated after the start."""
@@ -206,6 +209,7 @@ class _CloudNodes:
         work_s = np.maximum(0.0, left * self._reserve - promised_s)
         available, ages = scenarios.spot[:, step], scenarios.ages[:, step]
         lost = (self._market == SPOT) & ~available
+        # a period that was paid ends with the node that is taken back
         self._paid_until_s[lost] = now_s
         self._market[lost] = NONE
         self._taken_back |= lost

@@ -157,12 +157,16 @@ def _estimate_longest_residual(count: int, spread: float) -> float:
     log-normal run times X in closed form; the mean of the maximum is the integral of the
     probability that not all are shorter.
     """
+    # eight standard deviations: beyond, even the longest of many tasks adds nothing visible
     ends = math.exp(8.0 * spread) + 1.0
+    # middles of equal intervals, for the integral by the midpoint rule
     points = np.linspace(0.0, ends, _POINTS + 1)[1:] - ends / _POINTS / 2.0
+    # E[(X - x)+] of a log-normal X of mean 1: the formula of Black and Scholes
     low = (-np.log(points) - spread**2 / 2.0) / spread
     longer = _compute_normal(low + spread) - points * _compute_normal(low)
     return float((1.0 - (1.0 - np.clip(longer, 0.0, 1.0)) ** count).sum() * ends / _POINTS)
 
 
 def _compute_normal(values: Floats) -> Floats:
+    # numpy has no error function
     return np.array([math.erfc(-value / math.sqrt(2.0)) / 2.0 for value in values.tolist()])

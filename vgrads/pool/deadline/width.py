@@ -63,6 +63,7 @@ class LevelPace:
         stretch = width.stretch(spread)
         self._done: _Floats = np.concatenate(([0.0], np.cumsum(sizes)))
         self._at: _Floats = np.arange(len(sizes) + 1, dtype=np.float64) * stretch
+        # running maxima from both ends: ascending, as searchsorted needs them
         self._rising: _Floats = np.maximum.accumulate(sizes / stretch)
         self._falling: _Floats = np.maximum.accumulate(sizes[::-1] / stretch)
 
@@ -86,9 +87,11 @@ class LevelPace:
         return np.where(share <= 1.0, left, done), np.clip(share, 0.0, 1.0)
 
     def _busy(self, workers: _Floats) -> _Busy:
+        # plans without workers are in the same arrays: no division by zero
         workers = np.maximum(workers, _LEAST_WORKERS)
         first = np.searchsorted(self._rising, workers, side="right")
         last = len(self._rising) - np.searchsorted(self._falling, workers, side="right")
+        # no level is wider than the workers: the chain alone decides
         last = np.maximum(first, last)
         begin, end, begin_at = self._done[first], self._done[last], self._at[first]
         rounds = (end - begin) / workers

@@ -237,6 +237,7 @@ def make_market_table(left_s: float, slack_s: float, rules: MarketRules) -> Deci
         if table is None or not table.covers(steps, slack_steps):
             if table is not None:  # it will grow further
                 steps = math.ceil(steps / _STEPS_MORE) * _STEPS_MORE
+            # made under the lock: two threads would make the same one
             table = make_decision_table(rules, steps, slack_steps)
             _TABLES[rules] = table
         _TABLES.move_to_end(rules)

@@ -56,6 +56,7 @@ def fold_hostlist(names: Iterable[str]) -> str:
             groups.setdefault((name, -1), [])
             texts[name, -1] = name
             continue
+        # n08, n09 and n10 have one width, which the first of them shows by its zero
         width = len(match[2]) if match[2].startswith("0") or _wide(match, groups) else 0
         groups.setdefault((match[1], width), []).append(int(match[2]))
     return ",".join(_fold(prefix, width, numbers) for (prefix, width), numbers in groups.items())
@@ -81,6 +82,7 @@ def _format_numbers(text: str) -> Iterator[str]:
     for part in text.split(","):
         low, _, high = part.partition("-")
         if low.isdigit() and high.isdigit():
+            # before the range is made
             _check_count(int(high) - int(low) + 1)
             yield from (f"{n:0{len(low)}d}" for n in range(int(low), int(high) + 1))
         else:

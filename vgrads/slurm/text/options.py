@@ -102,6 +102,7 @@ def _parse_long(command: CommandOptions, word: str, rest: list[str], parsed: Par
 
 
 def _find_named(command: CommandOptions, name: str, word: str) -> Option:
+    # getopt_long(3) accepts the beginning of a name; a whole name is never ambiguous
     matches = [option for option in command.options if option.long.startswith(name)]
     exact = [option for option in matches if option.long == name]
     if exact:
@@ -143,6 +144,7 @@ def _parse_short(command: CommandOptions, word: str, rest: list[str], parsed: Pa
             raise command.error(f"invalid option -- '{letter}'")
         skipped = option.long in command.ignored or letter in command.ignored
         value: str | None = None
+        # an optional argument follows its letter without a space, as for getopt_long(3)
         if option.argument == OPTIONAL:
             value, letters = letters or None, ""
         elif option.argument == REQUIRED:

@@ -53,6 +53,7 @@ class PaddedTable:
         for texts in rows:
             cells = zip(self.columns, texts, strict=True)
             lines.append(" ".join(column.pad(text) for column, text in cells))
+        # every column ends with a space, as those of sacct do, also the last one
         return "".join(f"{line} \n" for line in lines)
 
 

@@ -67,6 +67,7 @@ def _exit(job: Job) -> str:
 
 def _format_times(job: Job, texts: JobTexts) -> list[str]:
     start_s = texts.start_s(job)
+    # as with Slurm, a job that never started has its end as its start
     if start_s is None and job.state.is_terminal:
         start_s = job.end_s
     eligible = texts.instant(job.eligible_s, "Unknown")

@@ -94,6 +94,7 @@ def _join(text: str) -> Iterator[str]:
 def expand(text: str, macros: Macros) -> str | None:
     """Replace the macros of a text, undefined ones by nothing; None if one has no value before the
     job runs."""
+    # macros may be defined by others, and even by themselves
     for _ in range(_DEEPEST):
         if _AT_RUN_TIME.search(text) or len(text) > _LONGEST:
             return None

@@ -89,6 +89,7 @@ def _pack(path: Path, entry: str) -> dict[str, Any]:
     """Return the workflow with all its references, normalised, by cwltool in a separate process."""
     program = shutil.which("cwltool")
     begin = (
+        # -P: modules in the working folder must not replace those of cwltool
         [sys.executable, "-P", "-m", "cwltool"]
         if find_spec("cwltool")
         else [program]
@@ -154,6 +155,7 @@ class _Requirements(NamedTuple):
     def by(self, process: Json) -> _Requirements:
         """Return the same with the requirements of a workflow, a step or a tool added."""
         return _Requirements(
+            # later ones are nearer to the tool, and replace those before
             {**self.hints, **{item["class"]: item for item in process.get("hints", ())}},
             {**self.required, **{item["class"]: item for item in process.get("requirements", ())}},
         )
@@ -314,6 +316,7 @@ def _resolve_link(sources: Sequence[str], link: Json, value_of: Values) -> _Valu
     if not sources:
         return _Value.constant(link.get("default"))
     values = [value_of[source] for source in sources]
+    # linkMerge makes a list even of a single source
     if len(values) == 1 and "linkMerge" not in link:
         return values[0]
     if link.get("linkMerge") != "merge_flattened":
@@ -346,6 +349,7 @@ def _find_least(resources: Json, what: str) -> float:
 
 def _read_number(value: object) -> float | None:
     """Return a number above 0; None if missing, or for an expression."""
+    # a truth value is an int in Python, and no number in CWL
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 < value < float("inf") else None

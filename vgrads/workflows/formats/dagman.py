@@ -225,6 +225,7 @@ class _DagGraph:
         """Return the nodes that a command is for; of all nodes, those of this file itself."""
         if name.upper() == _ALL:
             groups = scope.groups.items()
+            # nodes within splices have longer names
             names = [n for own, g in groups if g for n in g.names if n == scope.prefix + own]
         elif scope.groups.get(name, _Group()) is None:
             names = []
@@ -276,6 +277,7 @@ class _DagReader:
 
     def _read(self, text: str, path: Path, folder: Path, prefix: str) -> tuple[_Group, str | None]:
         """Read the nodes and dependencies of a file, and return its FINAL node."""
+        # a file may be spliced many times
         if path not in self._statements:
             self._statements[path] = list(read_commands(text, str(path)))
         statements = [
@@ -319,6 +321,7 @@ class _DagReader:
 
     def _group_of(self, node: DagNode, command: str, scope: _Scope) -> _Group:
         """Return the nodes that one node stands for: those of its file, or itself."""
+        # a submit file of this name is what condor_submit_dag writes for a .dag file
         is_file = command == "SUBDAG" or node.submit.endswith(_GENERATED)
         if command == "SPLICE" or (is_file and not (node.noop or node.done)):
             return self._follow(node, command == "SPLICE")
@@ -388,6 +391,7 @@ def _read_retries(statement: DagCommand, reading: Reading) -> TaskEnvironment:
     if retries > _MOST_RETRIES:
         reading.say(f"RETRY {retries} is read as {_MOST_RETRIES}")
     if says_unless and words[3].isdecimal() and 0 < int(words[3]) < 256:
+        # the first rule that fits a failure counts
         rules.insert(0, ErrorRule(exits=(int(words[3]),), retries=0))
     elif says_unless:
         reading.list("not honoured", f"UNLESS-EXIT {words[3]}")

@@ -51,6 +51,7 @@ def read_commands(text: str, where: str) -> Iterator[DagCommand]:
 def _read_command(line: str, lines: Iterator[tuple[int, str]], place: str) -> DagCommand:
     typed, *after = line.split(maxsplit=1)
     command, rest = typed.upper().replace("-", "_"), after[0] if after else ""
+    # what follows these has a syntax of its own
     if command in ("SCRIPT", "VARS", *UNUSED, *NOT_HONOURED):
         return DagCommand(place, command, (), rest, None)
     words = [unquote(word) for word in _WORD.findall(rest)]

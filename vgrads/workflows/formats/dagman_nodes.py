@@ -51,6 +51,7 @@ class NodeTasks:
         for node in nodes.values():
             number = self._number_of_jobs(node)
             jobs += number
+            # before any task is made: few lines can describe any number of jobs
             self._reading.limit(jobs, 0, node.place)
             ids[node.name] = (
                 (node.name,) if number == 1 else [f"{node.name}.{n}" for n in range(number)]

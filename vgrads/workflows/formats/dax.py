@@ -48,6 +48,7 @@ def _read(
 ) -> str:
     """Read the jobs of one file into a graph, and return its name."""
     where = str(path)
+    # entities may expand without bound, or name other files
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
         raise InputError(
             "contains a document type or entities, which are not accepted in a DAX", where=where
@@ -93,6 +94,7 @@ def _follow(
 
 
 def _tag(element: Element) -> str:
+    # ElementTree puts the namespace in braces before the name
     return element.tag.rsplit("}", 1)[-1]
 
 

@@ -138,6 +138,7 @@ class JxEvaluator:
         return {
             str(self.value(key, names)): self.value(value, names)
             for key, value in pairs
+            # no key: ** of Python, which JX does not have
             if key is not None
         }
 
@@ -179,6 +180,7 @@ class JxEvaluator:
             raise TypeError("this operator is for numbers")
         if isinstance(tree.op, ast.Div):
             whole = isinstance(left, int) and isinstance(right, int)
+            # whole numbers are divided as in C: towards zero
             return int(left / right) if whole else left / right
         return _ARITHMETIC[type(tree.op)](left, right)
 
@@ -209,6 +211,7 @@ class JxEvaluator:
         if name == "template":
             scope = {**names, **(arguments[1] if len(arguments) > 1 else {})}
             return _TEMPLATE.sub(lambda match: str(scope[match[1]]), arguments[0])
+        # before the list is made, which could fill the memory
         if name == "range" and len(range(*arguments)) > MOST_STEPS:
             raise self._error(tree, f"describes more than {MOST_STEPS:,} values")
         if name not in _FUNCTIONS:
@@ -226,6 +229,7 @@ def _convert_to_text(value: JxValue) -> str:
 
 
 def _format_values(pattern: str, values: tuple[object, ...]) -> str:
+    # a width of many digits would make a text that fills the memory
     if _LONG_NUMBER.search(pattern):
         raise ValueError("a width has more than three digits")
     return pattern % values

@@ -231,6 +231,7 @@ class _MakeflowReader:
     def _complete(self, draft: _Draft) -> None:
         """Set what a rule's variables say of it, by their values where its command is."""
         rule = draft.rule
+        # without what was set in other categories, although its command may name that
         variables = ChainMap(draft.own, self._variables[rule.category], self._variables[""])
         rule.resources = {
             _RESOURCES[name]: _parse_number(name, variables[name], rule.place)
@@ -253,6 +254,7 @@ def _join(text: str) -> Iterator[tuple[int, str]]:
         first = first if pending else number
         pending += line
         comment = pending.lstrip().startswith("#")
+        # an even number of backslashes at the end are escaped ones, which continue nothing
         if not comment and (len(line) - len(line.rstrip("\\"))) % 2:
             pending = pending[:-1] + " "
             continue
@@ -306,6 +308,8 @@ def _split_files(text: str, variables: Mapping[str, str], place: str) -> Iterato
     while at < len(text) and (token := _TOKEN.match(text, at)):
         at, kind = token.end(), token.lastgroup
         if kind == "variable":
+            # a variable may be defined by itself: after so many substitutions it counts as
+            # undefined
             left -= 1
             text, at = _find_value(token[0], variables if left else {}, place) + text[at:], 0
         elif kind in ("gap", "mark"):

@@ -126,6 +126,7 @@ def _make_task(
     own, took = cell(row, "hash"), realtime(row)
     kind = _find_kind(row)
     size = parse_bytes(cell(row, "memory")) or parse_bytes(cell(row, "peak_rss")) or 0.0
+    # a trace has whole hashes, or only their beginnings
     result = (ids.get(name) or ids.get(name[:_SHORT]) for name in _list_staged(folders[own]))
     parents = dict.fromkeys(name for name in result if name is not None and name != ids[own])
     return Task(

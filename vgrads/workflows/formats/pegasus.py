@@ -152,6 +152,7 @@ def _make_task(
                     (use.get("metadata") or {}).get("size", use.get("size", 0)),
                     f"{place}: size of {file}",
                 )
+                # a job that states no size must not replace that of another
                 sizes[file] = max(sizes.get(file, 0.0), size / _MIB)
     fields = read_profiles(job.get("profiles") or {}, place, reading)
     runtime = (job.get("metadata") or {}).get("runtime")

@@ -94,6 +94,7 @@ class Reading:
             self._open.append((identity_of(self.path), self.path))
         if identity is None:
             raise InputError(f"names {path}, which does not exist", where=place)
+        # by identity: links give one file several paths
         names = [str(file) for opened, file in self._open if opened == identity]
         if names:
             chain = " → ".join(str(file) for _, file in (*self._open, (identity, path)))

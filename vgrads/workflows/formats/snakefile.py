@@ -71,6 +71,7 @@ def read_snakefile(
         "targets": list(options.targets),
         "cores": options.cores,
     }
+    # -P: modules in the project's folder must not replace those of Snakemake
     command = [_find_interpreter(str(path)), "-P", str(_CHILD), json.dumps(request)]
     tasks = _ask(command, folder, str(path))
     if not tasks:
@@ -106,6 +107,7 @@ def _find_interpreter(where: str) -> str:
         return named
     overrides = Path(sys.executable).with_name("snakemake")
     program = str(overrides) if overrides.is_file() else shutil.which("snakemake")
+    # the command is a script next to its Python
     python = Path(program).resolve().with_name("python3") if program else None
     if python is None or not python.is_file():
         raise InputError(

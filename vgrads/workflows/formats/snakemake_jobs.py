@@ -186,6 +186,7 @@ def _find_stated_s(unit: SnakemakeJob) -> float | None:
     for layer in unit.toposorted:
         runtimes_s = [_parse_number(job.resources.get("vgrads_s")) for job in layer]
         present = [seconds for seconds in runtimes_s if seconds is not None]
+        # one unknown run time makes that of the group unknown
         if len(present) < len(runtimes_s):
             return None
         total += max(present)

@@ -72,6 +72,7 @@ def _read_joined(body: Json, name: str, where: str, reading: Reading) -> Workflo
     _say_machines(body.get("machines"), reading)
     tasks, sizes = [], {}
     listed = body.get("tasks") or body.get("jobs") or []
+    # these versions refer to parents by name, not by id
     ids = {str(t["name"]): str(t.get("id", t["name"])) for t in listed}
     for entry in listed:
         files = entry.get("files", [])
@@ -169,6 +170,7 @@ def _read_command(command: object) -> str:
     if not isinstance(command, Mapping):
         return ""
     words = [str(command.get("program", "")), *map(str, command.get("arguments", ()))]
+    # the shell itself is how a command that needs one was written
     return words[2] if words[:2] == _SHELL and len(words) == 3 else shlex.join(words)
 
 
@@ -179,6 +181,7 @@ def _describe_command(command: str) -> dict[str, Any]:
         words = shlex.split(command)
     except ValueError:
         words = []
+    # only a command that comes out the same from its words needs no shell
     if shlex.join(words) != command or words[:2] == _SHELL:
         words = [*_SHELL, command]
     return {"program": words[0], "arguments": words[1:]}

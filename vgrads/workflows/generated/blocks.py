@@ -96,6 +96,7 @@ def block_of(cells: BlockGrid, cell_s: float, places: int, most_side: int = MOST
     anti-diagonals of 1, 2, 3, … blocks, each in whole rounds (Yu 2013, section 3.4, including the
     rest of a grid that a block does not divide).
     """
+    # a cell may take no measurable time
     by_time = int((MOST_S / max(cell_s, 1e-9)) ** 0.5)
     most = max(1, min(most_side, max(cells.rows, cells.cols), int(MOST_CELLS**0.5), by_time))
     sides = sorted({min(most, max(1, round(1.15**n))) for n in range(60)})
