@@ -190,7 +190,8 @@ def _require_fewer(probes: _Probes, _: Ask) -> Iterator[Relaxation]:
         needed = probes.workflow_set.needed - int(amount)
         return replace(probes.snapshot, workflow_set=replace(probes.workflow_set, needed=needed))
 
-    grid = sorted({float(min(2**n, most)) for n in range(most.bit_length())}) if most > 0 else []
+    # doubling steps, and the last one is all that may be given up
+    grid = sorted({float(min(2**n, most)) for n in range(most.bit_length() + 1)} - {0.0})
     result = probes.least(change, grid, whole=True)
     if result is not None:
         yield _make_relaxation(result[1], FEWER, result[0], "workflows")

@@ -147,6 +147,13 @@ def test_each_relaxation_is_the_smallest_that_works():
     assert changes["a later deadline"].amount >= 800
 
 
+def test_all_but_one_workflow_may_be_given_up():
+    """Six are requested, one has room; five is no power of two."""
+    shapes = [chain(f"w{n}", 900.0) for n in range(6)]
+    full = Snapshot(workflow_set=make_set(shapes, 6), slots=(slot("a", 1, end_s=5000.0),))
+    assert find_relaxations(full)["fewer workflows"].amount == 5
+
+
 def test_a_useful_later_deadline_is_found_though_no_effort_is_left():
     two = [chain("w", 900.0), chain("v", 900.0)]
     full = Snapshot(workflow_set=make_set(two, 2), slots=(slot("a", 1, end_s=5000.0),))

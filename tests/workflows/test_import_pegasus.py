@@ -81,6 +81,13 @@ def test_a_sub_workflow_of_a_dax_is_read_from_its_file(write):
     assert "not used: <invoke> (line 2)" in flow.notes[-1]
 
 
+def test_a_job_of_a_dax_that_states_no_size_replaces_none(write):
+    uses = ('<uses name="f" link="output" size="1048576"/>', '<uses name="f" link="input"/>')
+    jobs = [f'<job id="{n}" name="{n}">{use}</job>' for n, use in enumerate(uses)]
+    flow = load_workflow(write("d.dax", f'<adag name="d">{"".join(jobs)}</adag>'))
+    assert flow.file_mib == {"f": 1.0}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -49,7 +49,10 @@ def rank_queues(
     rows = [_make_row(answer) for answer in result.answers if "error" not in answer]
     ranked = sorted(
         (row for row in rows if row["expected_start_s"] is not None),
-        key=lambda row: (row["expected_start_s"], row["latest_start_s"] or math.inf),
+        key=lambda row: (
+            row["expected_start_s"],
+            math.inf if row["latest_start_s"] is None else row["latest_start_s"],
+        ),
     )
     unknown = [
         row | {"field": "queue", "error": f"queue: {row['reason']}"}

@@ -107,11 +107,14 @@ def format_cpu_time(seconds: float) -> str:
 
     >>> format_cpu_time(0), format_cpu_time(61.25), format_cpu_time(3600)
     ('00:00:00', '01:01.250', '01:00:00')
+    >>> format_cpu_time(59.9996), format_cpu_time(3599.9996)
+    ('01:00.000', '01:00:00')
     """
-    if seconds <= 0 or seconds >= 3600:
-        return format_long(seconds)
-    minutes, rest = divmod(seconds, 60)
-    return f"{int(minutes):02}:{int(rest):02}.{int(seconds * 1000 + 0.5) % 1000:03}"
+    thousandths = int(seconds * 1000 + 0.5)
+    if seconds <= 0 or thousandths >= 3_600_000:
+        return format_long(thousandths / 1000)
+    minutes, rest = divmod(thousandths, 60_000)
+    return f"{minutes:02}:{rest // 1000:02}.{rest % 1000:03}"
 
 
 def format_memory(mib: int) -> str:

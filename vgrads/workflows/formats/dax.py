@@ -129,7 +129,9 @@ def _make_task(
             for way in ("input", "output"):
                 if link in (way, "inout"):
                     links[way].append(file)
-            sizes[file] = parse_number(part.get("size", "0"), f"{place}: size of {file}") / 2**20
+            size = parse_number(part.get("size", "0"), f"{place}: size of {file}") / 2**20
+            # a job that states no size must not replace that of another
+            sizes[file] = max(sizes.get(file, 0.0), size)
     if job.get("cores"):
         profiles.setdefault("pegasus", {})["cores"] = job.get("cores", "")
     fields = read_profiles(profiles, place, reading)
