@@ -128,6 +128,7 @@ class Latest:
         before = self.times.get(bag) or [0.0] * (len(_PARTS) + 1)
         parts = (1.0, end.waited_s, end.fetched_s, end.ran_s, end.sent_s, end.cpu_s)
         self.times[bag] = [a + b for a, b in zip(before, parts, strict=True)]
+        # the latest of all, and those of the failures, which successes would soon push out
         for wrong in {False, end.code != 0}:
             self.ends.setdefault((bag, wrong), deque(maxlen=_LATEST)).append(payload)
 
