@@ -267,6 +267,7 @@ def holds_many(bench: Bench) -> None:
     bench.until(driver, ids[:1], is_ready)
     driver.close()
     statuses = bench.until(driver, ids, has_ended)
+    # slots that did not fit may have been refused
     assert all(s.state in (SlotState.RELEASED, SlotState.FAILED) for s in statuses)
 
 

@@ -79,6 +79,7 @@ class Mark:
 def write_slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
     """Return the script of a slot for the batch system; ``launch``: how its pilot starts there."""
     seconds = max(1, round(spec.duration_s))
+    # without a pilot: longer than the slot, so that the slot's own limit ends it
     launch = launch or alone(
         write_pilot_command(spec) if spec.pilot else f"exec sleep {seconds + 60}"
     )

@@ -36,6 +36,7 @@ def find_due_alarms(
 ) -> list[AlarmRaised]:
     """Return the messages that are due now; none once the user has cancelled the run. ``is_quiet``:
     whether a rule has quiet hours now, so that its messages wait."""
+    # who cancels knows of it; a run that its own rule stopped, since the promise was lost, tells
     if state.cancelled and state.promise.lost_s is None:
         return []
     word, is_over = state_now(execution, state), over(state)

@@ -129,6 +129,7 @@ def event_from_json(row: dict[str, Any]) -> Event:
     if row["kind"] == "slot":
         fields["state"] = SlotState[fields["state"]]
     if row["kind"] == "copy":
+        # JSON has no tuples, but keys of mappings must be tuples
         fields["key"] = tuple(fields["key"])
         if "times" in fields:
             fields["times"] = Times(**fields["times"])

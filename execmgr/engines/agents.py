@@ -33,6 +33,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import ReplicaKey
 
 _THREADS = 3  # they wait for disks
+# messages accept no larger number (vgrads.exchange.messages)
 _BITS = 31  # of each number in an agent's key of a task
 _LEAVE_S, _ANSWER_S = 10.0, 1.0
 

@@ -47,6 +47,7 @@ def room(
             n += 1
         if blocked < 0:
             return start_s
+        # the last step never ends, so that no later start is possible
         if blocked + 1 == s.head[0]:
             return np.inf
         n = blocked + 1

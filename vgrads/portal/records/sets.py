@@ -111,6 +111,7 @@ class Sets:
             query = query.where(SetRow.state == state)
         if after:
             created, set_id = _read_cursor(after)
+            # sets of the same instant are ordered by their ids
             earlier = and_(SetRow.created == created, SetRow.id < set_id)  # type: ignore[arg-type]
             query = query.where(or_(SetRow.created < created, earlier))  # type: ignore[arg-type]
         with Session(self._engine) as session:
