@@ -143,6 +143,7 @@ class Sets:
                 revision=0,
             )
             set_id = row.id
+            # work refers to the row of its set
             session.add(row)
             session.flush()
             session.add(WorkRow(kind=PLAN, set_id=set_id, tasks=new.tasks))
@@ -211,6 +212,7 @@ class Sets:
             row = new_run(set_id)
             row.how = json.dumps(how)
             run_id = row.id
+            # work refers to the row of its run
             session.add(row)
             session.flush()
             session.add(WorkRow(kind=RUN, set_id=set_id, run_id=run_id))

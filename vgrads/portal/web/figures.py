@@ -110,6 +110,7 @@ class ServiceMetrics:
             message = json.loads(bag.summary)
             ended = message.get("done", 0) + message.get("failed", 0)
             for name, mean_s in (message.get("times") or {}).items():
+                # bags state means, so that the sum follows from the number of ends
                 spent["bags", name[:-2]] = spent.get(("bags", name[:-2]), 0.0) + mean_s * ended
         for labels, seconds in sorted(spent.items()):
             family.add_metric(list(labels), seconds)
