@@ -86,6 +86,7 @@ class GoalControl:
         is_resumed, self.since_s = self.plan is None, at_s
         self.plan, self._of_before = None, len(self.promises)
         if is_resumed:
+            # after a restart, promises made since the change are of the present goal
             self._of_before = sum(promised_s < at_s for promised_s, _ in self.promises)
 
     def decide(
@@ -129,6 +130,7 @@ class GoalControl:
         each_s, tasks, at_s = self._basis
         if self.plan is None or tasks != view.tasks:
             return True
+        # spot nodes are another market of these, so plans are not made anew when they come and go
         if {w.name for w in usable if w.market == ""} != set(self._names):
             return True
         assert view.each_s is not None
