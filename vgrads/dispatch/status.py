@@ -179,6 +179,7 @@ class Rates:
         last_s, last, _ = self.samples[-1]
         first_s, first = last_s, last
         for at_s, ended, _ in reversed(self.samples):
+            # the oldest sample, where none is as old as requested
             first_s, first = at_s, ended
             if last_s - at_s >= over_s:
                 break

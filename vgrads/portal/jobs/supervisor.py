@@ -365,6 +365,7 @@ class Supervisor:
             self._outside.pop(run_id, None)
 
     def _ended(self, work: WorkItem, done: Future[Any]) -> None:
+        # a service that stops leaves its work to the next one, so such an end is no result
         if done.cancelled() or self._stopped.is_set():
             self._busy.pop(work.id, None)
             return

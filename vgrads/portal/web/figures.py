@@ -67,6 +67,7 @@ class ServiceMetrics:
             "vgrads_set_state", "Active runs by the state of their promise", labels=["state"]
         )
         counts = Counter(self._states_now())
+        # also states without a run, so that a series does not end when its last run leaves a state
         for state in PromiseState:
             family.add_metric([state.value], counts[state.value])
         return family
