@@ -146,6 +146,7 @@ class BatchDriver(LedgerDriver):
         forgotten = [n for n in map(mark, slots) if n not in by_name and n not in marks]
         by_name |= _index_by_name(self._site.past(forgotten))
         run = {r.job for reports in by_name.values() for r in reports if r.goes_on}
+        # one poll after the end mark: a job that just ends has had time to leave the queue
         self._end({slot: job for slot, job in self._lingering.items() if job in run})
         self._lingering = {}
         for slot in slots:
@@ -163,6 +164,7 @@ class BatchDriver(LedgerDriver):
         """Return the slot's job; remove duplicates that repeated calls submitted."""
         if not reports:
             return None
+        # the same choice at each poll: one that has not ended, of these the lowest
         mine = [r for r in reports if r.job == handle] or sorted(
             reports, key=lambda r: (r.state.ended, r.job)
         )

@@ -106,6 +106,7 @@ class BatchSite:
                 transient=False,
                 fix="copy its accounting files and name them as the queue's history",
             )
+        # accounting of a long time is slow to query
         answer = self._check(self.call(command, timeout_s=max(600.0, self.access.timeout_s)))
         jobs: dict[str, tuple[str, str]] = {}
         unread: list[str] = []
@@ -137,6 +138,7 @@ class BatchSite:
         answer = self.call(command)
         value = self.dialect.forecast_in_s(answer.out)
         if answer.code and value is None:
+            # lines of digits are the site's clock, not part of its message
             text = " ".join(line for line in answer.out.splitlines() if not line.isdigit())
             raise SiteError(
                 f"would refuse a slot of {format_count(spec.procs, 'processor')} in "

@@ -35,6 +35,7 @@ class _Rule:
     def holds(self, number: int) -> bool:
         return any(
             first <= number <= last if first <= last else number >= first or number <= last
+            # a first day after the last means across the end of the week, as in fri-mon
             for first, last in self.days
         )
 
@@ -58,6 +59,7 @@ class QueueCalendar:
         for n in range(int((zero_s + until_s) // _DAY_S) + 1):
             for begin_s, end_s in self._of_day((today + timedelta(days=n)).date()):
                 first_s, last_s = n * _DAY_S + begin_s - zero_s, n * _DAY_S + end_s - zero_s
+                # across midnight it is one span
                 if spans and spans[-1][1] >= first_s:
                     spans[-1] = (spans[-1][0], last_s)
                 else:
@@ -97,6 +99,7 @@ def read_calendar(fields: Mapping[str, str]) -> QueueCalendar:
 
 
 def _read_rule(text: str, dated: bool) -> _Rule | None:
+    # off and all day are what calendar_conf(5) says where a rule leaves them out
     state, days, times = "off", None, _WHOLE
     for n, part in enumerate(text.lower().split("=")):
         if part in _STATES:

@@ -242,6 +242,7 @@ class CloudDriver(LedgerDriver):
 
     def _over_limit(self, usd: float) -> str:
         limit = self.access.spend_limit_usd
+        # also slots that have ended: they have cost what counts against the limit
         committed = sum(slot.usd for slot in self._slots.values())
         # a limit that is used up exactly must not fail by rounding
         if limit is None or committed + usd <= limit + 1e-9:
@@ -292,6 +293,7 @@ class CloudDriver(LedgerDriver):
         if slot_id not in self._slots:
             tags = instances[0].tags
             usd, seconds = float(tags.get(TAG_USD, 0.0)), float(tags.get(TAG_SECONDS, math.inf))
+            # the oldest instance says since when the slot is paid for
             began_s = now - max(instance.age_s for instance in instances)
             self._slots[slot_id] = _CloudSlot(
                 seconds=seconds, usd=usd, ids=[i.id for i in instances], began_s=began_s

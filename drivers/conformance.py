@@ -103,6 +103,7 @@ def opens_and_releases(bench: Bench) -> None:
     if bench.read:
         _await_text(bench, spec.id, value)
     driver.cancel(spec.id)
+    # releasing it again is no error
     driver.cancel(spec.id)
     (status,) = bench.until(driver, [spec.id], has_ended)
     assert status.state == SlotState.RELEASED, status
@@ -146,6 +147,7 @@ def expires_at_its_end(bench: Bench) -> None:
     driver.submit(spec)
     (status,) = bench.until(driver, [spec.id], has_ended)
     assert status.state == SlotState.EXPIRED, status
+    # releasing it afterwards changes nothing
     driver.cancel(spec.id)
     assert driver.status([spec.id])[0] == status
 
@@ -205,6 +207,7 @@ def submits_once(bench: Bench) -> None:
     driver.submit(spec)
     driver.submit(spec)
     bench.until(driver, [spec.id], is_ready)
+    # this driver does not know of the first submission
     later = bench.open()
     later.submit(spec)
     (status,) = bench.until(later, [spec.id], is_ready)
@@ -267,6 +270,7 @@ def holds_many(bench: Bench) -> None:
     bench.until(driver, ids[:1], is_ready)
     driver.close()
     statuses = bench.until(driver, ids, has_ended)
+    # slots that did not fit may have been refused
     assert all(s.state in (SlotState.RELEASED, SlotState.FAILED) for s in statuses)
 
 

@@ -48,6 +48,7 @@ def find_credentials(site: str, profile: str = "default") -> Credentials:
 
 
 def _read_credentials(file: Path, profile: str) -> Credentials | None:
+    # a secret may contain a percent sign
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read(file)

@@ -225,6 +225,7 @@ def _start(
     from distributed import fire_and_forget  # noqa: PLC0415 of an extra
 
     name = mark(spec.id)
+    # without a pilot: longer than the slot, so that the slot's own limit ends it
     pilot = spec.pilot or f"exec sleep {round(spec.duration_s) + 60}"
     future = client.submit(
         dask_pilot.run_pilot,

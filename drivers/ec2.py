@@ -52,6 +52,7 @@ class Ec2Api:
 
     def buy(self, purchase: Purchase) -> list[str]:
         access = self._access
+        # libcloud wants objects, but sends only their ids
         size = NodeSize(purchase.node_type, purchase.node_type, 0, 0, 0, 0.0, self._driver)
         image = NodeImage(access.image, access.image, self._driver)
         nodes = self._request(
@@ -63,12 +64,15 @@ class Ec2Api:
             ex_security_groups=list(access.security_groups) or None,
             ex_userdata=purchase.user_data,
             ex_metadata=dict(purchase.tags),
+            # equal limits: all instances or none
             ex_mincount=purchase.nodes,
             ex_maxcount=purchase.nodes,
             ex_clienttoken=purchase.token,
+            # they shut themselves down at their end, and must then cost nothing more
             ex_terminate_on_shutdown=True,
             ex_spot=purchase.spot,
         )
+        # libcloud returns a single node as such, several as a list
         return [node.id for node in (nodes if isinstance(nodes, list) else [nodes])]
 
     def instances(self) -> list[Instance]:

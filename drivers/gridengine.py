@@ -54,6 +54,7 @@ class GridEngine(Dialect):
         options = [
             "-terse",
             "-N",
+            # a slot starts once: a job that ran again would find its mark and end
             order.name,
             "-r",
             "n",
@@ -75,6 +76,7 @@ class GridEngine(Dialect):
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
         options += ["-ar", access.reservation] if access.reservation else []
+        # not quoted, since the site's shell computes the instant
         begin = f" -a {write_local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
         return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
 
@@ -174,6 +176,8 @@ class GridEngine(Dialect):
         fields = line.split(":")
         if len(fields) < 36:
             return None
+        # job number, task number and submission: numbers begin again after some time
+        # (accounting(5))
         return f"{fields[5]}.{fields[35]}.{fields[8]}", fields[0]
 
     def forecast(self, order: JobSubmission, access: SiteAccess) -> str:  # noqa: ARG002 the protocol's
@@ -328,6 +332,7 @@ def _parse_queued(element: ET.Element, now: datetime) -> QueuedJob:
     requested_s = float(limits[0] or -1) if limits else -1.0
     procs = int(element.findtext("slots", "1"))
     wide = element.find("requested_pe")
+    # a waiting job has its processors in the request alone
     if wide is not None and (wide.text or "").isdigit():
         procs = int(wide.text or 1)
     common = {"user": element.findtext("JB_owner", ""), "procs": procs, "requested_s": requested_s}

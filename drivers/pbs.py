@@ -79,6 +79,7 @@ class Pbs(Dialect):
         options = [
             "-N",
             order.name,
+            # a slot starts once: a job that ran again would find its mark and end
             "-r",
             "n",
             "-j",
@@ -95,6 +96,7 @@ class Pbs(Dialect):
         options += ["-q", order.queue] if order.queue else []
         options += ["-A", access.account] if access.account else []
         options += ["-W", f"x=advres:{access.reservation}"] if access.reservation else []
+        # not quoted, since the site's shell computes the instant
         begin = f" -a {write_local_time(order.begin_in_s)}" if order.begin_in_s >= 1 else ""
         return " ".join(map(quote, ["qsub", *options, *access.options])) + begin
 
@@ -216,6 +218,7 @@ class Pbs(Dialect):
     def listed_jobs(self, printed: str) -> list[QueuedJob]:
         _, _, rest = printed.partition("\n")
         jobs = _parse(rest)
+        # '7[3]' is a task and '7[]' its array, which counts only where its tasks are not listed
         listed = {_find_array(job) for job in jobs if not job.partition("[")[2].startswith("]")}
         return [
             job
@@ -231,6 +234,7 @@ def _parse(text: str) -> dict[str, Fields]:
     if not text.startswith("{"):
         return _parse_blocks(text, "Job Id")
     try:
+        # not strict: values may contain control characters that are not escaped
         jobs = json.loads(text, strict=False).get("Jobs", {})
     except json.JSONDecodeError as error:
         raise SiteError(
@@ -285,6 +289,7 @@ def _parse_reservation(name: str, fields: Fields, clock: SiteClock) -> NodeReser
     procs = sum(int(n) for chunk in taken for n in re.findall(r"ncpus=(\d+)", chunk))
     short = name.partition(".")[0]
     return NodeReservation(
+        # numbers of maintenance reservations begin with M, those of users with R or S
         words=MAINTENANCE if short.startswith("M") else f"reservation {short}",
         begin_in_s=times[0],
         end_in_s=times[1],
@@ -337,6 +342,7 @@ def _parse_limits(printed: str) -> tuple[QueueLimits, ...]:
 
 
 def _parse_queue(name: str, fields: Fields) -> QueueLimits:
+    # Torque limits processors as procct
     procs = str(fields.get("resources_max.ncpus", fields.get("resources_max.procct", "")))
     is_open = fields.get("enabled", "True") == "True" and fields.get("started", "True") == "True"
     return QueueLimits(

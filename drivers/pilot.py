@@ -78,7 +78,9 @@ class Mark:
 
 def write_slot_script(spec: SlotSpec, folder: str, launch: Launch | None = None) -> str:
     """Return the script of a slot for the batch system; ``launch``: how its pilot starts there."""
+    # timeout takes 0 as no limit
     seconds = max(1, round(spec.duration_s))
+    # without a pilot: longer than the slot, so that the slot's own limit ends it
     launch = launch or alone(
         write_pilot_command(spec) if spec.pilot else f"exec sleep {seconds + 60}"
     )
@@ -106,6 +108,7 @@ def write_exports(spec: SlotSpec) -> str:
     """Return lines that export the slot's environment, without its key; ValueError for a name that
     no shell accepts."""
     environment = {**spec.environment, "VGRADS_SLOT": spec.id, "VGRADS_PROCS": str(spec.procs)}
+    # the slot reads the key itself: environments of processes are readable (KEY)
     environment.pop(KEY, None)
     for key in environment:
         if not key.isidentifier() or not key.isascii():
@@ -134,5 +137,6 @@ def parse_marks(text: str) -> dict[str, Mark]:
             marks.setdefault(name, Mark(ready=True))
         elif note.startswith("end "):
             code, _, message = note.removeprefix("end ").partition(" ")
+            # a mark without a number was not written whole
             marks[name] = Mark(ready=True, code=int(code) if code.isdigit() else 1, message=message)
     return marks

@@ -100,6 +100,7 @@ def find_closures_by_queue(
                 _count_unreserved(active, own),
                 _is_weekly(active),
             )
+            # equal closures of several queues become one
             names, nodes = results.setdefault(key, (set(), set()))
             names.add(queue)
             nodes.update(*(r.nodes for r in active))
@@ -109,6 +110,7 @@ def find_closures_by_queue(
             end_s=now_s + end_s,
             words=words,
             left=left,
+            # empty: all queues of the site
             queues=frozenset() if names == set(queues) else frozenset(names),
             nodes=frozenset(nodes),
             weekly=weekly,
@@ -145,5 +147,6 @@ def _split_segments(
     for begin_s, end_s in pairwise(marks):
         active = [r for r in reservations if r.begin_in_s <= begin_s and r.end_in_s >= end_s]
         if active and end_s > 0:
+            # a reservation that has begun keeps its own beginning
             first_s = min(r.begin_in_s for r in active) if begin_s == 0 else begin_s
             yield first_s, end_s, active

@@ -97,6 +97,7 @@ class Shell:
             return ["/bin/sh", "-s"]
         options = {
             "BatchMode": "yes",
+            # a dead host is noticed while there is time left for the script
             "ConnectTimeout": str(max(1, int(self.timeout_s // 2))),
             "ControlMaster": "auto",
             # a hash, since the path of a Unix socket has 107 bytes at most (unix(7))

@@ -42,6 +42,7 @@ class _SlotLife:
 
     def grant(self, spec: SlotSpec, at_s: float) -> None:
         """Grant the slot and draw its later events."""
+        # a stream of its own: what happens to a slot does not depend on the order of grants
         draws = stream(self.behaviour.seed, "slot", spec.name)
         self.ledger.move(spec.id, SlotState.GRANTED, at_s)
         ready_s = at_s + sample_boot_time(self.behaviour.boot_s, self.behaviour.boot_spread, draws)
@@ -99,6 +100,7 @@ class SimulatedBatch:
             return
         self._lifetime.ledger.move(spec.id, SlotState.QUEUED, now)
         self._cluster.submit(BatchJob(spec.id, spec.procs, spec.duration_s, spec.duration_s), now)
+        # it may start at once
         self._advance()
 
     def status(self, slots: Sequence[str]) -> list[SlotStatus]:
@@ -109,6 +111,7 @@ class SimulatedBatch:
         self._advance()
         if slot in self._specs:
             self._lifetime.end(slot, SlotState.RELEASED, self._clock.now(), "released")
+            # others may start in its place
             self._advance()
 
     def wake_at(self) -> float:
@@ -178,5 +181,6 @@ class SimulatedCloud:
             self.cancel(slot)
 
     def _release(self, slot: str) -> None:
+        # the market of a slot is not recorded, and only one of the two has it
         self._region.release(slot)
         self._spot.release(slot)

@@ -135,9 +135,11 @@ class Slurm(Dialect):
             f"--ntasks={order.procs}",
             f"--nodes={order.nodes}",
             f"--time={minutes}",
+            # the script itself keeps what its pilot prints, in the folder of the marks
             "--output=/dev/null",
             "--error=/dev/null",
         ]
+        # Slurm knows only one number of tasks for all nodes
         if order.every_node and order.procs % order.nodes == 0:
             options.append(f"--ntasks-per-node={order.procs // order.nodes}")
         options += [f"--partition={order.queue}"] if order.queue else []
@@ -165,6 +167,7 @@ class Slurm(Dialect):
         """Parse one job per line."""
         results = []
         for line in printed.splitlines():
+            # the comment, which may contain bars, comes last
             fields = line.split("|", 5)
             if len(fields) == 6:
                 job, name, word, ran, reason, comment = fields
@@ -348,8 +351,10 @@ def _parse_reservation(
 
 def _report(who: tuple[str, str, str], word: str, ran: str, reason: str) -> JobReport:
     job, name, comment = who
+    # a state that is not known here must not end the slot
     state = STATES.get(word, SlotState.GRANTED)
     text = _WORDS.get(word, word.lower().replace("_", " ")) if state.ended else ""
+    # these only repeat the state
     if text and reason not in ("None", "", "NonZeroExitCode", "TimeLimit", "DeadLine"):
         text += f" ({reason})"
     return JobReport(
@@ -368,6 +373,7 @@ def _parse_queue(line: str) -> QueueLimits | None:
     if len(fields) != 5:
         return None
     name, state, limit, cores, nodes = fields
+    # allocated, idle, other and total, with slashes between them
     total = cores.rsplit("/", 1)[-1]
     return QueueLimits(
         name=name,
@@ -395,6 +401,7 @@ def _parse_queued(line: str, now_s: float) -> QueuedJob | None:
     queue, user, word, procs, limit, left, submitted, *reasons = fields
     requested_s = _parse_seconds(limit) or -1.0
     if word == "PENDING":
+        # versions that ignore the format print local time, from which no wait is computed
         waited_s = now_s - float(submitted) if submitted.isdigit() else 0.0
         return QueuedJob(
             queue=queue,

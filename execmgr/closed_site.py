@@ -88,6 +88,7 @@ class ClosedSite:
         states = dict(zip(others, self.driver.status(others), strict=True)) if others else {}
         for slot, status in states.items():
             latest_s, words = self._latest_s.get(slot, (float("inf"), ""))
+            # it has started, so no window is left that it could run into
             if status.state >= SlotState.GRANTED:
                 self._latest_s.pop(slot, None)
             elif self._clock.now() >= latest_s:

@@ -115,6 +115,7 @@ class RunMailbox:
         updates = []
         for task in chain(state.released, state.lost):
             before = self._sent_updates.get(task)
+            # done is final; a task in any other state may be released or planned again
             if before is None or before.state != "done":
                 update = _answer(execution, state, task)
                 if update is not None and update != before:
@@ -136,6 +137,7 @@ def _answer(execution: ExecutionPlan, state: RunState, task: TaskKey) -> TaskUpd
             site, slot = execution.site_of(key), execution.slot_of(key)
             return TaskUpdate(task=task, state="running", release=number, site=site, slot=slot)
     if leave is not None and leave.used:
+        # the attempt that says most: one with an exit code, of these the latest
         last = max(
             records.values(),
             key=lambda replica_record: (replica_record.code is not None, replica_record.attempt),
@@ -153,4 +155,5 @@ def added_to(
     by_name = execution.snapshot.workflow_by_name
     for workflow, task in added:
         if workflow in by_name and task.id not in by_name[workflow].tasks:
+            # a released task gets its command with its release
             yield workflow, replace(task, command="")

@@ -235,6 +235,7 @@ class Runner:
 
     def _give_back(self, reason: str) -> None:
         events = self._take_slots(self._sites.know)
+        # with nothing to continue, the engine ends all that the earlier manager left
         self.around.engine.recover([])
         self._handle([*events, Cancelled(at_s=self.around.clock.now(), reason=reason)])
 

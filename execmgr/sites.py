@@ -128,8 +128,10 @@ class Sites:
             return status
         confirmed = self._pilots.confirmed(site, slot, status)
         if confirmed.state == SlotState.GRANTED:
+            # its pilot may report at any time, so the site is asked again soon
             self._to_look.add(site)
         elif confirmed.state == SlotState.FAILED:
+            # its job still runs there and must be released
             self._to_close.add(slot)
         return confirmed
 
@@ -186,6 +188,8 @@ class Sites:
                 state=SlotState.FAILED,
                 since_s=self._clock.now(),
                 reason=str(error),
+                # other slots of the queue would be refused too; a refused release says nothing
+                # about them
                 permanent=not closing,
             )
             return [_update(failed, slot)]
@@ -227,6 +231,7 @@ class Sites:
 
     def forget(self) -> None:
         """Make no more requests and release nothing."""
+        # without drivers nothing can be requested, and leave releases nothing
         self._drivers = {}
 
     def leave(self) -> None:

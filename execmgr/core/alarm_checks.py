@@ -70,6 +70,7 @@ class AlarmChecks:
             self._send(sender, execution, state)
             results += [AlarmSent(at_s=now_s, **item._asdict()) for item in sender.results()]
         deadline_s = execution.plan.deadline_s
+        # all on which conditions of rules depend, except time
         basis = (state.promise, state.failures, state.version, over(state), now_s >= deadline_s)
         if basis == self._basis and now_s < self._again_s:
             return results

@@ -36,9 +36,11 @@ def find_due_alarms(
 ) -> list[AlarmRaised]:
     """Return the messages that are due now; none once the user has cancelled the run. ``is_quiet``:
     whether a rule has quiet hours now, so that its messages wait."""
+    # who cancels knows of it; a run that its own rule stopped, since the promise was lost, tells
     if state.cancelled and state.promise.lost_s is None:
         return []
     word, is_over = state_now(execution, state), over(state)
+    # the last message of a run that is over does not wait
     least_s = 0.0 if is_over else PAUSE_S
     raised: list[AlarmRaised] = []
     for position, (rule, record) in enumerate(_list_rules(execution, state)):
@@ -114,6 +116,7 @@ def _add_alarm(state: RunState, event: AlarmRaised) -> RunState:
         escalates=event.escalates,
     )
     rules = list(state.alarm_rules)
+    # there are no records before the first check of the promise
     if event.rule < len(rules):
         rules[event.rule] = rules[event.rule]._replace(outdated=False)
     return state._replace(alarms=(*state.alarms, record), alarm_rules=tuple(rules))

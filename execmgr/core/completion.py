@@ -31,6 +31,7 @@ def find_done_workflows(execution: ExecutionPlan, state: RunState) -> dict[str, 
 
 def find_first_lost(lost: Mapping[TaskKey, str]) -> tuple[TaskKey, str]:
     """Return a lost task with the reason: if possible, not one that lacks the output of another."""
+    # these words are those of RuleState for a task that needs a lost one
     return min(lost.items(), key=lambda item: (item[1].startswith("its input"), item))
 
 

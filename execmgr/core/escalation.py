@@ -73,6 +73,7 @@ def explain_too_large(execution: ExecutionPlan, replicas: Replication, event: Re
     """Return why no known slot could hold a task that has grown; empty if any could."""
     key, task = event.key, execution.snapshot.task(event.key[:2])
     needed_mib = task.memory_mib * escalation(execution, replicas, key).memory
+    # slots that meet all other needs; the memory is compared below
     able = [
         slot for slot in execution.snapshot.slots if slot.holds(task.needs._replace(memory_mib=0.0))
     ]

@@ -80,6 +80,7 @@ def find_ruling_version(state: RunState, event: Event) -> int:
     return event.version if isinstance(event, Replanned | RequestChanged) else state.version
 
 
+# names are in journals on disk, so none may change
 _KINDS: dict[str, type[Any]] = {
     "slot": SlotUpdate,
     "again": SlotRequestedAgain,
@@ -119,6 +120,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 def change_from_json(row: Mapping[str, Any]) -> RequestChange:
     """Return a change of a request from its fields as JSON."""
+    # JSON has lists only
     sites = {name: tuple(row[name]) for name in ("add_sites", "drop_sites")}
     return RequestChange(**{**row, **sites})
 
@@ -129,6 +131,7 @@ def event_from_json(row: dict[str, Any]) -> Event:
     if row["kind"] == "slot":
         fields["state"] = SlotState[fields["state"]]
     if row["kind"] == "copy":
+        # JSON has no tuples, but keys of mappings must be tuples
         fields["key"] = tuple(fields["key"])
         if "times" in fields:
             fields["times"] = Times(**fields["times"])

@@ -43,6 +43,7 @@ class PromiseChecks:
             self.again_s = float("inf")
             return []
         self.again_s = now_s + _choose_interval_s(execution)
+        # the state has the time of its last event, which may be long ago
         outlook = self._promise_now(execution, state._replace(now_s=now_s))
         return [
             PromiseChecked(

@@ -34,6 +34,7 @@ def record_check(state: RunState, event: PromiseChecked) -> PromiseRecord:
     undecided = bool(estimate_repetition(state))
     if not undecided and before is not None and (now <= before - FALL or now == 0.0 < before):
         fallen = f"the promise has fallen from {before:.3f} to {now:.3f}"
+        # the next fall counts from here, so that one fall is reported once
         before = now
     points = (*record.points, (event.at_s, now, whole))
     if len(points) > _MOST_POINTS:  # half the resolution from here on
@@ -64,6 +65,7 @@ def add_failure(state: RunState, event: ReplicaEnded, slot: str) -> RunState:
     if status is None:
         return state
     before = state.failures.get(task)
+    # another status may have another cause: it is counted from the start
     if before is None or before.status != status:
         before = TaskFailures(status, 0, frozenset(), "")
     failures = TaskFailures(status, before.times + 1, before.slots | {slot}, event.reason)

@@ -80,6 +80,7 @@ def _open_slots(execution: ExecutionPlan, state: RunState) -> tuple[OpenSlot, ..
     for slot, record in sorted(state.slots.items()):
         if record.state is None or record.state.ended or record.closing:
             continue
+        # one that waits could start now at the earliest: no earlier end is certain
         ready_s = state.now_s if record.ready_s is None else record.ready_s
         ready = record.state == SlotState.READY
         results.append(

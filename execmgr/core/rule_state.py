@@ -47,6 +47,7 @@ class RuleState:
         self.commands: list[Command] = []
         self.touched: set[str] = set()
         self.settled: set[str] = set()
+        # before this instant none of them is due
         if state.wake_s <= now_s:
             self.touched.update(s for s, p in state.progress.items() if p.wake_s <= now_s)
 
@@ -58,6 +59,7 @@ class RuleState:
     def freeze(self) -> RunState:
         """Return the state after the step."""
         overdue_s = self.state.overdue_s
+        # this goes through all slots
         if self.slots_changed:
             overdue_s = find_first_overdue_s(self.execution, self.slots)
         return self.state._replace(
@@ -160,6 +162,7 @@ class RuleState:
 
     def _lose_if_last(self, task: TaskKey, reason: str) -> None:
         """Mark a task without remaining replicas as lost, with all tasks that need it."""
+        # a list instead of recursion, since chains of tasks may be long
         pending = [(task, reason)]
         while pending:
             task, reason = pending.pop()
@@ -184,6 +187,7 @@ class RuleState:
                     )
                     self.replicas = self.replicas.set(replica, skipped)
                     self.touched.add(self.execution.slot_of(replica))
+                # where none waits, the task was lost before, or may still be done
                 if waiting:
                     pending.append(((task[0], child), descendants))
 

@@ -103,7 +103,9 @@ def _start_waiting(rule_state: RuleState, slot: str) -> SlotProgress:
         able = ready and here_s <= now_s + 1e-9
         if latest_s < now_s:
             rule_state.end_replica(key, ReplicaState.SKIPPED, "too late to end in time")
+        # it can start as soon as processors are free, so nothing behind it may take them
         elif ready and planned.procs > room and (room == 0 or able):
+            # checked again just after its latest start, when it is to be skipped
             front, wake_s = min(front, position), min(wake_s, latest_s + SLACK_S / 2)
             break
         elif able and _MAY_BACKFILL(

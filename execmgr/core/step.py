@@ -125,6 +125,7 @@ class Transition(PromiseRules):
         if record.state is not None and (record.state.ended or news.state <= record.state):
             return  # late news
         self.recheck_superfluous |= news.state == SlotState.READY
+        # an old reason would look like that of the end
         reason = news.reason or ("" if news.state.ended else record.reason)
         ready_s = news.at_s if news.state == SlotState.READY else record.ready_s
         granted_s = news.at_s if news.state == SlotState.GRANTED else record.granted_s
@@ -180,6 +181,7 @@ class Transition(PromiseRules):
         if self.replicas[event.key].state != ReplicaState.RUNNING:
             return  # late news
         task: TaskKey = event.key[:2]
+        # it has run, but its outputs count only once they are committed
         if event.ok and not event.committed:
             self._commit(event.key)
             return
@@ -232,8 +234,10 @@ class Transition(PromiseRules):
         allowed = self.state.replans + self.state.replanning
         promise = self.state.promise
         promise = promise._replace(
+            # a new plan is compared with its own first promise, which is not computed yet
             highest=promise.probability if event.version == self.state.version else None,
             fallen="",
+            # no better plan was found: one more check without hope, and the promise is lost
             helpless=event.version == self.state.version and promise.fallen == IMPOSSIBLE,
         )
         self.state = self.state._replace(replanning=False, replans=allowed, promise=promise)
@@ -283,6 +287,7 @@ class Transition(PromiseRules):
         self.state = state._replace(deferred=due and self.now_s < state.replan_from_s)
         if not due or self.state.deferred:
             return
+        # each slot leads to one request, however long it stays overdue
         for slot in late:
             self.slots = self.slots.set(slot, self.slots[slot]._replace(overdue=True))
         self.note(reason)

@@ -98,6 +98,7 @@ def plan_submissions(
     queues: dict[str, QueueFutures] = {}
     moves: dict[str, Move] = {}
     for use in pending:
+        # our slots that are submitted before it wait ahead of it in the same queue
         before = ahead.get(use.slot.shared, 0)
         ahead[use.slot.shared] = before + 1
         queue = futures(use, before)
@@ -146,6 +147,7 @@ def _find_planned(use: SlotUse) -> float:
 
 def _compute_chance(use: SlotUse, now_s: float, submit_s: float, queue: QueueFutures) -> float:
     """Return P(ready in time) if the slot is submitted at an instant of the run's clock."""
+    # a job that starts at once must still last until the end of the slot
     walltime_s = use.slot.end_s - submit_s
     return queue.chance(use.slot.procs, walltime_s, submit_s - now_s, use.start_s - now_s)
 

@@ -33,6 +33,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.planner.snapshot import ReplicaKey
 
 _THREADS = 3  # they wait for disks
+# messages accept no larger number (vgrads.exchange.messages)
 _BITS = 31  # of each number in an agent's key of a task
 _LEAVE_S, _ANSWER_S = 10.0, 1.0
 
@@ -148,6 +149,7 @@ class AgentEngine(FolderEngine):
         order = self._orders.prepare(sent.order)
         sent.staged_s = time.monotonic() - began_s
         task = SlotOrder(key, sent.order.slot, sent.order.procs, order)
+        # asked again in the loop: meanwhile it may have been cancelled
         self._open().call(lambda agents: agents.send(task) if sent.needed else None)
 
     def recover(self, orders: Sequence[TaskOrder]) -> None:
@@ -262,6 +264,7 @@ class AgentEngine(FolderEngine):
 
 def _await_agents(agents: SlotAgents) -> None:
     """Wait until agents have ended what is cancelled, and have their answers, for some seconds."""
+    # one without a connection could not answer in this time
     _await_end(lambda: any(a.assigned for a in agents.connected()), _LEAVE_S)
     _await_end(lambda: any(a.awaits_answer for a in agents.connected()), _ANSWER_S)
 

@@ -44,6 +44,7 @@ class Cleaner:
         """Until :meth:`stop`, wait for processes that end by themselves; kill the remaining ones of
         many replicas with one scan of all processes."""
         while (first := self._ended.get()) is not None:
+            # one deadline for all that wait, so that the patience of many does not add up
             left, end_s = [], time.monotonic() + QUICK_S
             for replica, code in (first, *_take_waiting(self._ended)):
                 patience_s = end_s - time.monotonic()
@@ -60,6 +61,7 @@ class Cleaner:
     def _kill_rest(self, ended: Sequence[tuple[LiveReplica, int | None]]) -> None:
         marks = {replica.mark for replica, _ in ended}
         for replica, code in ended:
+            # 0 is the end of the container itself; a client that was killed may leave it running
             if code != 0:
                 self._folder.end_container(replica.order)
         if not marks or kill_marked(lambda mark: mark in marks):

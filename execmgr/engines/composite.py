@@ -24,6 +24,7 @@ class Engines(CompletionQueue):
     def __init__(self, by_site: Mapping[str, SharingEngine], news: Completions) -> None:
         super().__init__(news)
         self._by_site = by_site
+        # one engine may serve several sites, and is called once for all of them
         self._engines = list({id(engine): engine for engine in by_site.values()}.values())
         self._where: dict[ReplicaKey, SharingEngine] = {}
 

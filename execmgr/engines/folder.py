@@ -44,6 +44,7 @@ class FolderEngine(CompletionQueue):
     def _done_before(self, order: TaskOrder) -> bool:
         """Report the end of a replica whose task is committed already: its journal was truncated
         after that."""
+        # without outputs nothing on the disk shows that the task was done
         if not order.outputs or not is_committed(self._folder, order):
             return False
         self._report_committed(order, "")
@@ -51,6 +52,7 @@ class FolderEngine(CompletionQueue):
 
     def _report(self, order: TaskOrder, verdict: AttemptVerdict) -> None:
         """Report that a replica has run, and whether it succeeded."""
+        # a failed replica, and one without outputs, has nothing to commit
         self._put(order, verdict, committed=bool(verdict.reason) or not order.outputs)
 
     def _report_committed(self, order: TaskOrder, reason: str) -> None:

@@ -59,6 +59,7 @@ class OutsideEngine(CompletionQueue):
         will be. Cancel it after use."""
         result: Future[None] = Future()
         with self._lock:
+            # callers that have given up are dropped here, so that they do not accumulate
             waiting = [f for f in self._waiting.get(task, ()) if not f.cancelled()]
             self._waiting[task] = [*waiting, result]
         return result

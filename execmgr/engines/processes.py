@@ -76,8 +76,11 @@ class ProcessEngine(FolderEngine):
         kill_marked(lambda mark: mark.startswith(ours) and mark not in going_on)
         anew = []
         for mark, order in needed.items():
+            # ended without a recorded exit code, as when the machine stopped: it starts again
             if mark not in going_on and not has_ended(folders[mark]):
                 anew.append(order)
+            # still running, or ended since: it is watched, and judged by the exit code that it
+            # recorded
             elif mark in going_on or not self._done_before(order):
                 self._replicas.add(LiveReplica(order, mark, time.monotonic()), recovered=True)
         self.start(anew)
@@ -104,6 +107,7 @@ class ProcessEngine(FolderEngine):
             except OSError as error:
                 if error.errno not in NO_DESCRIPTORS or not self._waits_for_others(replica):
                     raise
+                # its pipe has taken a descriptor already
                 if replica.process is not None:
                     replica.process.close()
 
@@ -132,6 +136,7 @@ class ProcessEngine(FolderEngine):
         process.begin(self._spawner, replica)
         if replica.unwanted:  # meanwhile
             process.signal(signal.SIGTERM)
+        # the reaper sleeps until an end is reported, but must poll the memory of this task
         if order.memory_mib > 0:
             self._spawner.wake()
 
@@ -144,6 +149,7 @@ class ProcessEngine(FolderEngine):
                 replica: LiveReplica = ended.token
                 if replica.process is not None:
                     replica.process.has_ended(ended)
+                # most tasks leave nothing, and need no search through all processes
                 if replica.process is not None and replica.process.is_gone():
                     self._judge(replica, ended.code)
                 else:
@@ -154,6 +160,7 @@ class ProcessEngine(FolderEngine):
     def _look(self) -> None:
         """Poll for changes that are not reported: ends of tasks of earlier managers, and memory in
         use."""
+        # no children of this process, so nobody reports their ends
         recovered, limited = self._replicas.watched()
         for replica in recovered:
             if find_process(self._folder.place(replica.order)) is None:

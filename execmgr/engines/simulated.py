@@ -29,10 +29,12 @@ class FailureModel:
         """Return the run time of a replica in seconds, and whether it succeeds."""
         seconds = order.runtime_s * self.factor(order)
         failure = self.failures.get(order.slot, 0.0)
+        # each further attempt draws from a stream of its own, and may succeed
         tries = (order.attempt,) if order.attempt else ()
         draws = stream(self.seed, "task", *map(str, order.key), *tries) if failure > 0 else None
         if draws is None or draws.random() >= failure:
             return seconds, True
+        # it fails somewhere within its run time
         return seconds * float(draws.random()), False
 
 
@@ -53,6 +55,7 @@ class SimulatedEngine:
         for key in [key for key in self._tickets if key not in needed]:
             self.cancel(key)
         running = [order for order in orders if self._knows(order)]
+        # ended, but perhaps not journaled by the earlier manager: reported once more
         self._again = [self._ended[order.key] for order in running if order.key in self._ended]
         self.start([order for order in orders if order not in running])
 

@@ -109,6 +109,7 @@ class SlotAgent:
         """Continue with another process on the same node."""
         self.past_incarnations.add(self.incarnation)
         self.incarnation, self.leaving = incarnation, False
+        # a new process numbers its messages from the start
         self.seq = self.news_seq = self.answered_seq = 0
         self.unconfirmed.clear()
         self.to_cancel.clear()
@@ -117,6 +118,7 @@ class SlotAgent:
         """Return the number of the last message of which the journal has all ends."""
         while self.unconfirmed and not self.unconfirmed[0][1]:
             self.unconfirmed.popleft()
+        # only what precedes the first end that the journal does not have yet
         return self.unconfirmed[0][0] - 1 if self.unconfirmed else self.seq
 
     def needs_answer(self) -> bool:

@@ -185,13 +185,16 @@ class SlotAgents:
         if agent is None:
             agent = self._by_id.get(message.agent)
             gone = agent is not None and message.incarnation in agent.past_incarnations
+            # a process that was replaced must end; an unknown one must introduce itself
             line.answer(200, _STOP if gone else _AGAIN)
             return
         if message.seq <= agent.seq:  # from a connection that the agent has left: outdated
             line.answer(200, _AGAIN)
             return
+        # also one that was given up as silent: it may return
         agent.contact_s, agent.here, agent.seq = now, True, message.seq
         self.port.adopt(line, agent.number)
+        # ends first: the comparison of lists would send again what has just ended
         self._receive_ends(agent, received)
         for more in received.printing:
             if (key := (more.bag, more.task, more.attempt)) in agent.assigned:
@@ -203,6 +206,7 @@ class SlotAgents:
             if self._drop(agent, key):
                 self._send_again(key, order)
         agent.leaving = agent.leaving or bool(message.leaving)
+        # only these are acknowledged; a heartbeat may stay without an answer
         if message.ends or message.returned or message.leaving or message.cached:
             agent.news_seq = message.seq
         self.port.hold(line, message.seq, now + received.wait_s)

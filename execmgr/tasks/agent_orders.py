@@ -139,6 +139,7 @@ class AgentOrders:
             scratch = self._folder.place(order)
             scratch.mkdir(parents=True, exist_ok=True)
             for path in self.files_of(order, scratch).values():
+                # whose file has a digest is known to input from then on
                 self._digests.of(path)
 
     def _settings(self, order: TaskOrder, scratch: Path | None) -> dict[str, Any]:

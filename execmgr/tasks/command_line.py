@@ -73,6 +73,7 @@ def command_text(order: TaskOrder, folders: TaskFolders) -> str:
     if order.fetches:
         before.append(f"{moves} fetch || exit")
     if order.sends:
+        # in a shell of its own: an exit in the command must not skip the sending
         command = f"( eval {shlex.quote(command)} ) || exit\n{moves} send"
     return "\n".join((*before, command))
 
@@ -89,6 +90,7 @@ def _make_setup(entries: Sequence[str]) -> list[str]:
         results.append(_MODULES)
     for entry in filter(_does_something, entries):
         text = shlex.quote(f"vgrads: setup failed: {entry.strip()}")
+        # the line break ends a comment at the end of the entry
         results.append(f"{{ {entry}\n}} || {{ echo {text} >&2; exit {_NO_GO}; }}")
     return results
 
@@ -128,6 +130,7 @@ def container_text(
     writes = [folders.folder, *([environment.workdir] if environment.workdir else [])]
     if box.engine in _PREFIX:
         prefix = _PREFIX[box.engine]
+        # what is not set on the node must not become set and empty in the container
         before = "".join(
             f'[ -z "${{{name}+x}}" ] || export {prefix}{name}="${name}"\n' for name in perhaps
         )

@@ -117,6 +117,7 @@ def _write_claim(folder: TaskFolder, order: TaskOrder, claim: Path) -> dict[str,
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)
             _forbid_writing(target)
+        # not even gathered by a commit that was interrupted
         elif not os.path.lexists(target):
             raise FileNotFoundError(f"'{name}' no longer exists")
     mine = {"copy": order.key[2], "attempt": order.attempt, "boot": boot_id()}

@@ -74,6 +74,7 @@ class FileReader:
             question = {name: was for name, was in before.items() if self.unread.get(name) != _LATE}
             answers: dict[str, Answer] = {}
             if question and self._hangs < _MOST_HANGS:
+                # not strict: a child that hangs or dies leaves the rest without an answer
                 for name, answer in zip(question, self._answers(question, folders), strict=False):
                     answers[name] = answer
             result = {name: answers.get(name, _LATE) for name in before}

@@ -46,7 +46,7 @@ SIBLINGS = ".beside"
 FETCHED = ".fetched"
 """In a run's folder: downloaded inputs, shared by its tasks there."""
 _ODD = re.compile(r"[^A-Za-z0-9._+@=,:-]|^\.")
-_LONGEST_NAME = 150
+_LONGEST_NAME = 150  # below the 255 bytes of a name (NAME_MAX), with room for suffixes
 
 
 def file_name(text: str) -> str:
@@ -230,6 +230,7 @@ class TaskFolder:
         folders = {self.run_folder / FETCHED} if order.fetches else set()
         for name, source in self.inputs.sources(order).items():
             if (scratch / name).is_symlink():
+                # of a file directly under / the file itself is bound, not the whole file system
                 folders |= {
                     path if path.parent == path.parents[-1] else path.parent
                     for path in (source, source.resolve())
@@ -247,6 +248,7 @@ class TaskFolder:
         """Return whether an ended attempt succeeded: it must have written all its outputs."""
         scratch = self.place(order)
         passed, refused = self._environment(order.site)
+        # only after a failure: a variable that was kept back may be the cause
         secrets = withheld(os.environ, passed) if code and self.own else []
         if refused or secrets:
             put_first(scratch, refusal([*refused, *secrets]))

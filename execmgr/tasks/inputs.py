@@ -66,6 +66,7 @@ class Inputs:
 
     def _input(self, order: TaskOrder, name: str) -> Path:
         created = self._results(order.key[0]) / name
+        # an output of this run hides a file of the set that has the same name
         if created.exists():
             return created
         if name in self._siblings:
@@ -94,6 +95,7 @@ def _make_local_copy(file: Path, folder: Path) -> Path:
     if not stored_path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{file.name}.{os.getpid()}.draft"
+        # before the copy: a change during it then shows as a newer time of the original
         was = file.stat()
         _copy_file(file, draft)
         os.utime(draft, ns=(was.st_atime_ns, was.st_mtime_ns))

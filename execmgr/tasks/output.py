@@ -26,6 +26,7 @@ def read_tail(file: Path, most: int = 4096) -> str:
             text = printed.read(most).decode(errors="replace")
     except OSError:
         return ""
+    # what was cut off in front began within a line
     return text.partition("\n")[2] if size > most and "\n" in text else text
 
 
@@ -41,6 +42,7 @@ def read_since(
             body = printed.read(most)
     except OSError:
         return "", position
+    # a full part may end within a line that is too long to wait for
     if whole_lines and len(body) < most:
         body = body[: body.rfind(b"\n") + 1]
     return body.decode(errors="replace"), position + len(body)

@@ -143,6 +143,7 @@ class TaskProcess:
         else:
             mine = used.get(self._pid, 0.0)
         if mine > memory_mib:
+            # the kill leaves no reason; explain finds it here
             (self._scratch / ".over").write_text(
                 f"out of memory: {mine:.0f} MiB in use, {memory_mib:.0f} MiB are stated"
             )

@@ -201,6 +201,7 @@ class SiblingFiles:
         self.files = files
         self._called = {name: name for name in files}
         self._called |= {Path(name).stem: name for name in files if Path(name).suffix in _MODULES}
+        # names that are more than one word of a text: they are searched in the whole text
         self._odd = [name for name in files if _split_words(name) != {name}]
         self._cache: dict[str, tuple[tuple[int, int], set[str]]] = {}
 
@@ -230,7 +231,9 @@ class SiblingFiles:
         observed = size_and_mtime(self.files[name])
         if name not in self._cache or self._cache[name][0] != observed:
             text = _read_content(self.files[name], observed[0])
+            # patterns like '*' occur in any program, and would match every file
             output = (word for word in _split_words(text) if sum(map(str.isalnum, word)) > 1)
+            # modules are named with points between them, as in 'helpers.read'
             texts = self.named(text) | self.named(text.replace(".", " ")) | self.matched(output)
             self._cache[name] = observed, texts
         return self._cache[name][1]
@@ -301,7 +304,9 @@ def append_record(folder: Path, completed: CompletedTask) -> None:
         "reads": _convert_to_lists(completed.reads),
         "outputs": _convert_to_lists(completed.outputs),
     }
+    # not durable: a lost record costs only that the task runs again
     with RecordFile(folder / RECORDS, LISTED_LINES, durable=False) as records:
+        # the first line break ends a line that a crash has cut off
         records.append(f"\n{json.dumps(stored)}".encode())
 
 

@@ -46,6 +46,7 @@ class ProvenanceRecorder:
     def look(self, order: TaskOrder) -> None:
         """Read the state of the files that count for an attempt, before it starts."""
         if can_stand(order):
+            # without the states of its files an attempt is not recorded, so its task is run again
             with suppress(OSError):
                 self._inputs[order.key, order.attempt] = states_of(self._folder.inputs.reads(order))
 

@@ -24,6 +24,7 @@ def expand_range(values: tuple[int | float, ...], where: str) -> RangeSteps:
     step = values[2] if len(values) == 3 else 1
     if step == 0 or not all(map(_require_finite, (start, stop, step))):
         raise InputError("a range needs a step other than 0", where=where)
+    # rounded up, as in Python's range: stop is excluded
     count = max(0, -int((start - stop) // step))
     if count > MOST_TASKS:
         raise InputError(
@@ -33,6 +34,7 @@ def expand_range(values: tuple[int | float, ...], where: str) -> RangeSteps:
 
 
 def _require_finite(number: float) -> bool:
+    # also false for NaN
     return abs(number) < 1e18
 
 

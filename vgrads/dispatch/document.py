@@ -55,6 +55,8 @@ class RangeDocument(Document):
     @classmethod
     def _list(cls, value: object) -> object:
         if isinstance(value, list | tuple):
+            # the value of 'range: 5' or of a wrong type is turned into an example that would be
+            # accepted
             return value
         stop = value if isinstance(value, int | float) else 10
         raise ValueError(
@@ -244,6 +246,7 @@ def find_missing_bag_inputs(bag: BagSpec, folder: Path) -> list[str]:
     tasks."""
     used: dict[str, bool] = {}
     differ = any(name for text in bag.inputs for _, name, _ in split_template(text))
+    # without a placeholder all tasks read the same files
     for task in range(min(len(bag.commands), _MOST_LOOKED_AT if differ else 1)):
         for name in bag.commands.filled(bag.inputs, task):
             if name not in used:

@@ -78,6 +78,7 @@ def _explain_unserved(
     now_s: float,
 ) -> str:
     late = _find_late_task(bag) if policy.has("Deadline") else ""
+    # where tasks run, the policy accepts at least one agent
     if not bag.tasks.pending or bag.tasks.where:
         return late
     fit = [
@@ -148,6 +149,7 @@ def _format_verdict(verdict: PolicyVerdict) -> str:
 def _list_reasons(
     core: Core, agent: AgentState, bag: BagState, task: int, now_s: float
 ) -> Iterator[RejectionReason]:
+    # beyond PENDING and ASSIGNED: it has ended, or is not ready
     if bag.tasks.status[task] > 1:
         yield RejectionReason(f"the task is {WORDS[bag.tasks.status[task]]}")
         return

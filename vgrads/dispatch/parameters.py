@@ -44,6 +44,7 @@ class FileLines:
         self._starts = array("Q", [0] if self._body else [])
         for at in range(0, len(self._body), chunk):
             _add_ends(self._starts, memoryview(self._body)[at : at + chunk], at)
+        # after the last newline nothing begins
         if self._starts and self._starts[-1] == len(self._body):
             self._starts.pop()
         self._check(where)
@@ -70,6 +71,7 @@ class FileLines:
             return
         starts = np.frombuffer(self._starts, np.uint64)
         first = np.frombuffer(self._body, np.uint8)[starts]
+        # few lines begin so: only these are decoded and looked at in full
         suspects = np.flatnonzero(np.isin(first, np.frombuffer(b"#\n\r \t\v\f", np.uint8)))
         ignored = [n for n in suspects.tolist() if self[n].strip()[:1] in ("", "#")]
         if ignored:

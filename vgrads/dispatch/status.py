@@ -128,6 +128,7 @@ class Latest:
         before = self.times.get(bag) or [0.0] * (len(_PARTS) + 1)
         parts = (1.0, end.waited_s, end.fetched_s, end.ran_s, end.sent_s, end.cpu_s)
         self.times[bag] = [a + b for a, b in zip(before, parts, strict=True)]
+        # the latest of all, and those of the failures, which successes would soon push out
         for wrong in {False, end.code != 0}:
             self.ends.setdefault((bag, wrong), deque(maxlen=_LATEST)).append(payload)
 
@@ -178,6 +179,7 @@ class Rates:
         last_s, last, _ = self.samples[-1]
         first_s, first = last_s, last
         for at_s, ended, _ in reversed(self.samples):
+            # the oldest sample, where none is as old as requested
             first_s, first = at_s, ended
             if last_s - at_s >= over_s:
                 break

@@ -42,6 +42,7 @@ def find_slot_of_key(secret: bytes, key: str) -> str | None:
         slot = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
     except ValueError:
         return None
+    # in constant time, so that answers do not tell how much of a key is right
     return slot if hmac.compare_digest(signed.encode(), _sign(secret, slot).encode()) else None
 
 

@@ -149,6 +149,7 @@ def _end(agent: int, now_s: float, which: tuple[int, int, int], how: Sequence[An
     waited_s, fetched_s, ran_s, sent_s = (_require_number(t, _MOST_S) for t in times)
     number = (
         COULD_NOT
+        # two bytes in records, of which the lowest value is COULD_NOT
         if code is None
         else max(-32767, min(32767, _require_whole(code, 2**31, -(2**31))))
     )
@@ -196,6 +197,7 @@ def _check_attributes(payload: Any) -> dict[str, Any]:
     for name, value in list(dict(payload).items())[:_MOST_ATTRIBUTES]:
         if isinstance(value, str):
             attributes[_require_text(name)[:100]] = _require_text(value)
+        # before numbers: Python counts True as an integer
         elif isinstance(value, bool):
             attributes[_require_text(name)[:100]] = value
         elif isinstance(value, int | float):
@@ -213,6 +215,7 @@ def _check_triple(values: Sequence[Any]) -> Triple:
     return (
         _require_whole(bag, _MOST_NUMBER),
         _require_whole(task, _MOST_NUMBER),
+        # attempts have two bytes in the columns of tasks
         _require_whole(attempt, 2**16 - 1),
     )
 

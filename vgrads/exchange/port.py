@@ -79,6 +79,7 @@ class AgentPort:
         """Open the port; return its number. 0: one to which agents can return after a restart."""
         loop = asyncio.get_running_loop()
         for number in [port] if port else [*draw_server_ports(_TRIES, read_client_ports()), 0]:
+            # agents of an earlier manager know a stated port, so another one is no help
             with suppress(OSError) if number != port else nullcontext():
                 self._server = await loop.create_server(
                     self._connection, address, number, ssl=context, backlog=4096

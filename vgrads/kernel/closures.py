@@ -127,6 +127,7 @@ def _parse_weekday(text: str) -> int | None:
 def _parse_date(begin: str, text: str, where: str) -> datetime:
     try:
         instant = datetime.fromisoformat(begin.strip())
+        # an instant that cannot be represented is refused here, not when it is used
         instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()
     except (ValueError, OverflowError) as error:
         raise InputError(

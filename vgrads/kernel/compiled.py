@@ -62,6 +62,7 @@ class Compiled(Generic[Params, Result]):
         try:
             changed_ns = source.stat().st_mtime_ns
             return any(
+                # numba compiles anew where the source is newer
                 index.stat().st_mtime_ns >= changed_ns
                 for folder in _list_cache_folders(source)
                 for index in folder.glob(name)
@@ -79,6 +80,7 @@ class Compiled(Generic[Params, Result]):
         """Add the names of all functions that are compiled with it to ``functions``."""
         functions.add(self._name)
         for part in self._parts().values():
+            # functions may call each other in a circle
             if part._name not in functions:
                 part._consists_of(functions)
         return functions
@@ -124,6 +126,7 @@ class Compiled(Generic[Params, Result]):
         same = FunctionType(
             body.__code__, body.__globals__ | parts, body.__name__, body.__defaults__
         )
+        # numba names its files by it
         same.__qualname__ = self._name
         return cast(Callable[Params, Result], same)
 

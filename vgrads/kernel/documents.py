@@ -224,6 +224,7 @@ def validate(model: type[Model], data: object, where: str) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
+        # a document of another kind would otherwise be refused field by field
         refuse_other_kind(model.model_fields, data, where)
         raise document_error(error, model, data, where) from error
 

@@ -72,6 +72,7 @@ class VgradsError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # subclasses have constructors with other parameters, so they are rebuilt without them
         return _rebuild, (type(self), self.__dict__.copy())
 
 

@@ -66,6 +66,7 @@ def require_at(extra: str, what: str, site: str) -> None:
 
 
 def _make_missing_error(extra: str, what: str, where: str, error: ImportError) -> MissingExtraError:
+    # a package may be installed and yet fail, because of another one
     absent = error.name in MODULES[extra]
     why = "which is not installed" if absent else f"which cannot be loaded: {error}"
     return MissingExtraError(

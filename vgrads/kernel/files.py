@@ -22,6 +22,7 @@ def read_text(path: Path, errors: str = "strict", *, any_kind: bool = True) -> s
     try:
         with open_user_file(path, any_kind=any_kind) as file:
             raw = file.read()
+        # by the content, whatever the name says
         if raw[:2] == b"\x1f\x8b":
             raw = gzip.decompress(raw)
         elif raw[:6] == b"\xfd7zXZ\x00":

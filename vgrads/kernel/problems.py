@@ -58,6 +58,7 @@ def detail_problems(
                     by_location[location].field, what, by_location[location].line
                 )
             continue
+        # what is missing has no line: that of the mapping around it is the nearest
         line = lines(location[:-1] if error_details["type"] == "missing" else location)
         field = ".".join(map(str, location)) or "document"
         by_location[location] = Problem(
@@ -271,6 +272,7 @@ class Sourced(dict[str, Any]):
         if self._kind == "json":
             parsed = json.loads(self._text, parse_int=str, parse_float=str, parse_constant=str)
         elif self._kind == "yaml":
+            # the base loader keeps every scalar as it is written
             parsed = yaml.load(self._text, Loader=getattr(yaml, "CBaseLoader", yaml.BaseLoader))
         else:
             parsed = self
@@ -286,6 +288,7 @@ class Sourced(dict[str, Any]):
             return next(
                 (self._tables[p] for p in _list_enclosing(location) if p in self._tables), None
             )
+        # also for JSON, which YAML contains as far as lines matter
         return _find_yaml_line(self._root, location)
 
     def line_of(self, place: str) -> int | None:

@@ -47,6 +47,7 @@ def room(
             n += 1
         if blocked < 0:
             return start_s
+        # the last step never ends, so that no later start is possible
         if blocked + 1 == s.head[0]:
             return np.inf
         n = blocked + 1
@@ -225,6 +226,7 @@ class Profile:
             self._full += 1
         start_s = max(self._times[self._full], ready_s)
         n = bisect_right(self._times, start_s) - 1
+        # the plain form of room reads arrays of Python as well as those of numpy
         own = Steps(self._times, self._used, (steps, self._full))  # type: ignore[arg-type]
         start_s = _room(own, n, self.procs - procs, start_s, duration_s, latest_end_s)
         return start_s if start_s < np.inf else None
@@ -232,6 +234,7 @@ class Profile:
     def steps(self, more: int) -> Steps:
         """Return a copy of its steps, with room for ``more`` tasks."""
         count = len(self._times)
+        # each task begins at most two steps
         times_s, used = np.empty(count + 2 * more), np.empty(count + 2 * more, np.int64)
         times_s[:count], used[:count] = self._times, self._used
         return Steps(times_s, used, np.array([count, self._full]))

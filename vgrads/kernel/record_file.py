@@ -157,6 +157,7 @@ class PackedFraming:
         """Return the offset behind the last complete record. Raise ValueError for a file of
         something else, which nobody may cut."""
         end = max((record.end for record in self.scan(file)), default=0)
+        # zeros: a file may have grown before its data was written when its machine died
         first = os.pread(file, 4, 0)
         if not end and not any(kind.startswith(first.rstrip(b"\0")) for kind in self._heads):
             raise ValueError("it has other contents than expected")
@@ -181,6 +182,7 @@ class PackedFraming:
 
     def _find(self, window: _FilePart, at: int) -> int:
         """Return the next offset at which a record may start; the size where there is none."""
+        # a mark may lie across two parts
         overlap = len(self._mark) - 1
         while at + overlap < window.size:
             part, offset = window.look(at, len(self._mark))

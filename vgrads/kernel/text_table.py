@@ -186,6 +186,7 @@ def _fit_columns(columns: Sequence[Column], natural: Sequence[int], width: int) 
     least = _SHORT if _compute_total_width(columns, natural, shown, _SHORT) <= width else _SHORTEST
     widths = {n: _compute_least_width(columns[n], natural[n], least) for n in shown}
     rest = width - _sum_widths(widths)
+    # narrow columns first: they are complete with little
     for n in sorted(shown, key=lambda n: natural[n]):
         more = max(0, min(natural[n] - widths[n], rest))
         widths[n] += more

@@ -126,6 +126,7 @@ def parse_size_mib(text: float | str, where: str = "memory") -> float:
     if isinstance(text, bool) or not match:
         raise InputError(f"'{text}' is not a size", where=where, fix="write it as 512MiB or 4GB")
     number, prefix, binary = match.groups()
+    # a number alone counts MiB
     power = "KMGT".index(prefix.upper()) + 1 if prefix else 2
     base = 1024.0 if binary or not prefix else 1000.0
     return float(number) * base**power / 2**20

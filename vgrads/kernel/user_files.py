@@ -93,6 +93,7 @@ def copy_user_file(source: Path | str, target: Path | str) -> str:
     fails. Return the target."""
     with open_user_file(source) as old, Path(target).open("wb") as new:
         shutil.copyfileobj(old, new, 2**20)
+        # by the descriptor and not by the name, which may lead to another file by now
         shutil.copystat(f"/proc/self/fd/{old.fileno()}", target)
     return str(target)
 
@@ -124,6 +125,7 @@ def _find_file_system(handle: int) -> str:
         lines = Path(f"/proc/self/fdinfo/{handle}").read_text().split("\n")
         mount = next((line.split()[1] for line in lines if line.startswith("mnt_id:")), "")
         if mount not in _file_systems:
+            # an unknown mount: all are read anew, since the numbers of mounts are used again
             _file_systems.clear()
             for line in Path("/proc/self/mountinfo").read_text().split("\n")[:-1]:
                 before, _, after = line.partition(" - ")
@@ -150,6 +152,7 @@ def digest_of(path: Path, refused: Collection[Identity]) -> str:
         with _open(path, refused, True, False) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     whole = hashlib.sha256()
+    # sorted, since rglob has no fixed order
     for item in sorted(path.rglob("*")):
         content = (
             item.readlink()
@@ -158,6 +161,7 @@ def digest_of(path: Path, refused: Collection[Identity]) -> str:
             if item.is_dir()
             else digest_of(item, refused)
         )
+        # no name contains a NUL, so that different folders never give the same text
         whole.update(f"{item.relative_to(path)}\0{content}\0".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 
@@ -206,6 +210,7 @@ class _Reading:
             if len(self._digests) >= _MOST_DIGESTS:
                 self._digests.clear()
             self._digests[key] = digest_of(path, refused)
+        # the digest of a file that changed while it was read is that of no content
         unchanged = (size, changed_ns) == size_and_mtime(path)
         return (size, changed_ns, self._digests[key]) if unchanged else "is being changed"
 

@@ -104,6 +104,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         silent = SilentTime(time.monotonic())
+        # a hung loop is noticed at most a quarter of the patience too late
         while not self._stopped.wait(min(_STEP_S, self._patience_s / 4)):
             silent_s = silent.update(time.monotonic(), self._beats)
             if silent_s >= self._patience_s and not self._paused:

@@ -25,6 +25,7 @@ def make_agent_ad(dispatch_index: DispatchIndex, agent: AgentState, now_s: float
         "NumCpus": agent.procs,
         "Memory": agent.memory_mib,
         "JobsRunning": len(agent.assigned),
+        # two digits: each new value costs a new order of all bags (bag_index)
         "ErrorRate": float(f"{record.error_rate:.2g}"),
         "Turnaround": float(f"{record.turnaround_s:.2g}"),
         "JobsToday": record.jobs_today(now_s),

@@ -95,7 +95,9 @@ class Agents:
                 and agent.incarnation != message.incarnation
             ):
                 self.gone(agent, at_s, lost=True)  # another process replaced it: the first is dead
+            # agents stay in the state when they have left, so this number is a new one
             number = agent.number if agent else len(self._state.agents)
+            # machines of two sites may have the same name
             machine = f"{site}/{hello.machine or hello.name}"
             ends_s = at_s + hello.left_s if hello.left_s is not None else float("inf")
             self._dispatch_index.note(

@@ -55,6 +55,8 @@ class Assignment:
                 # repetition would raise again
                 if not self._dispatch_index.fail(fault, at_s):
                     raise
+                # its tasks were dropped with it: the agent must not get those that were chosen
+                # before the error
                 reply.give = [triple for triple in reply.give if triple[0] != fault.bag]
         if reply or not agent.here:
             self._dispatch_index.waiting.pop(agent.number, None)
@@ -216,7 +218,7 @@ class BlackHoles:
             # a waiting agent sends nothing by itself, so the check is scheduled
             self._dispatch_index.look_again(agent, agent.joined_s + SHOWS_S)
             return FIRST_TASKS
-        return 1 << 30
+        return 1 << 30  # no limit
 
     def _bar(self, agent: AgentState, record: NodeHistory, now_s: float) -> int:
         if now_s < record.quarantined_until_s:

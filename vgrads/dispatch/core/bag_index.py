@@ -102,8 +102,11 @@ class BagIndex:
             return self._groups.get(()) or BagGroup(())
         policy = rules.policy
         if number not in self._policies or self._policies[number][0] is not policy:
+            # policies of the same text share a number, so that their bags share cached ranks
             words = self._words.setdefault(tuple(policy.attributes.items()), len(self._words))
             self._policies[number] = (policy, words)
+            # as written: in the terms of a bag the values of its own attributes are filled in
+            # already
             written = frozenset[str]().union(*(policy.reads(slot) for slot in _FITTING))
             if _COUNTS & written:
                 self._dispatch_index.counting.add(number)
@@ -128,6 +131,7 @@ class BagIndex:
 
     def order(self, group: BagGroup, agent: AgentState, ad: Ad) -> tuple[BagOrdering, Rank]:
         """Return the order of a group's bags for an agent, and the rank function."""
+        # site and processors decide whatever the policies read: see rank
         kind = (agent.site, agent.procs, *[value_of(ad, name) for name in group.names])
         order = group.orders.get(kind)
         if order is None:
@@ -271,6 +275,7 @@ class BagGroup:
             owner = self.members.get(number)
             if owner is None:
                 continue
+            # nothing of this owner was requested so far: row evaluates all of its bags when it is
             if owner not in order.rows:
                 order.owners[owner] = None
             elif (value := rank(number)) is not None:

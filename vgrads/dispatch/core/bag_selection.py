@@ -135,8 +135,10 @@ class BagSelection:
         their mean usage, the earliest deadline first: no other order keeps more of them."""
         load, due = self._dispatch_index.load, self._dispatch_index.due
         urgent = sorted((n for n in numbers if n in due), key=lambda n: (due[n], n)) if due else []
+        # bags with goals share one position, so that their order among each other is by deadline
+        # alone
         mean = sum(load[n] for n in urgent) / max(1, len(urgent))
-        heap = [(mean, i, n) for i, n in enumerate(urgent)]
+        heap = [(mean, i, n) for i, n in enumerate(urgent)]  # usage, position among equals, bag
         heap += [(load[n], n, n) for n in numbers if n not in due]
         heapq.heapify(heap)
         while heap:
@@ -213,6 +215,7 @@ class BagSelection:
         offers = []
         for task in islice(tasks, most):
             job = make_job_ad(self._dispatch_index, bag, rules, task, now_s)
+            # each of these tasks runs, so there is a first replica
             agent = job["Replica1"]["Host"]
             in_force = terms.concurrency(agent, job, queue) if counts else 1
             if terms.replication(job, queue, agent, in_force):

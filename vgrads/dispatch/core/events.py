@@ -188,6 +188,7 @@ Event = (
     | AgentQuarantined
     | SlotChanged
 )
+# names are in journals on disk, so none may change
 _NAMED: dict[str, Callable[..., Event]] = {
     "bag": BagAdded,
     "grown": TasksAdded,
@@ -205,6 +206,7 @@ _NAMED: dict[str, Callable[..., Event]] = {
     "slot": SlotChanged,
 }
 _NAMES = {kind: name for name, kind in _NAMED.items()}
+# JSON has lists only
 _TUPLES = ("sites", "failover")
 
 

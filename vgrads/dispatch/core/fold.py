@@ -82,6 +82,7 @@ def end_attempt(state: State, number: int, end: AttemptEnd) -> Effect:
     had = agent.assigned.get((number, task)) == end.attempt
     if had:
         release(state, agent, bag, task)
+    # the end of a replica, or one that was reported again: another end has decided the task
     if tasks.status[task] in ENDED:
         return Effect(counts=False)
     # also the late success of an evicted attempt: the work is done, whoever has the task now
@@ -136,6 +137,7 @@ def _apply_fault(state: State, bag: BagState, agent: AgentState, end: AttemptEnd
         bag.exits.record(end.task, end.code, agent.machine or agent.id)
         _charge(state, bag, end.ran_s)
     record = state.records.get(agent.machine, _UNKNOWN)
+    # a node that may fail every task says nothing about the bag or the task
     if record.credible:
         bag.wrong = bag.wrong * _KEEP + 1.0
         bag.right *= _KEEP
@@ -187,6 +189,7 @@ def give_back(state: State, agent: AgentState, number: int, tasks: Iterable[int]
     for task in tasks:
         if (number, task) in agent.assigned:
             release(state, agent, bag, task)
+        # only where no other agent has it too: its replica goes on
         if agent.number in bag.tasks.agents_of(task) and bag.tasks.take(task, agent.number):
             if bag.tasks.attempts[task] > MOST_ATTEMPTS:
                 bag.tasks.end(task, FAILED)
@@ -249,6 +252,7 @@ def apply(state: State, record: Record) -> list[Effect]:
     except Exception as error:
         bag = state.bags.get(find_bag_number(record))
         # an error that no bag causes, or a second one of a bag that has
+        # a command that has succeeded once is not one that always fails
         # failed, is not contained here
         if bag is None or bag.fault:
             raise
@@ -305,6 +309,7 @@ def _retry_tasks(state: State, event: TasksRetried) -> None:
     if not tasks:
         return
     state.now_s = max(state.now_s, event.at_s)
+    # it had no part while others worked: without this it would get all processors first
     if bag.over:
         _share_fairly(state, bag)
     bag.cancelled = bag.fault = ""
@@ -372,6 +377,7 @@ def _drop(state: State, number: int, at_s: float) -> None:
     bag = state.bags[number]
     bag.open = False
     for agent in (h for h in state.agents.values() if h.assigned):
+        # a list, since release deletes from it
         for key in [k for k in agent.assigned if k[0] == number]:
             release(state, agent, bag, key[1])
     bag.tasks.drop()
@@ -391,6 +397,7 @@ def _add_agent(state: State, event: AgentJoined) -> None:
         agent = AgentState(idle_since_s=at_s, joined_s=at_s, **fields)
         state.agents[event.number], state.by_id[event.id] = agent, event.number
     if agent.incarnation and agent.incarnation != event.incarnation:
+        # a late message of the process that it replaced is recognised by it, and told to stop
         agent.past_incarnations.add(agent.incarnation)
     for name, value in fields.items():
         setattr(agent, name, value)
@@ -408,6 +415,7 @@ def _remove_agent(state: State, event: AgentLeft) -> None:
         bag = state.bags[bag_number]
         release(state, agent, bag, task)
         if bag.tasks.take(task, event.number):
+            # a node that left as announced is no sign against its tasks
             lose(bag, task, event.at_s, event.lost)
     agent.here = False
     agent.lost += event.lost

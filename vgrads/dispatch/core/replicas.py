@@ -25,7 +25,7 @@ CYCLE_S = 1.0
 _OF_A_TASK = 1 / 25
 """otherwise this fraction of a task's run time: a check costs in proportion to the running tasks,
 and its decision lasts for a task."""
-_ENDS = 10_000
+_ENDS = 10_000  # newest run times of a bag that are kept
 _COMMON = Pace()
 _SAMPLE = 256
 """Running tasks of a bag that are evaluated by its dispatch policy in a cycle,"""
@@ -146,12 +146,14 @@ class Replication:
             abandoned = [seconds for seconds, over in history if not over]
             left = self._time_left(bag.number, rules, now_s)
             return stragglers(ended, abandoned, running, spare, left)
+        # an equal share of the sample for each bag in its tail, but at least one task
         return self._bag_selection.to_replica(
             bag, now_s, min(_SAMPLE, _SAMPLES // len(self._dispatch_index.tails) + 1)
         )
 
     def _time_left(self, number: int, rules: BagSpec, now_s: float) -> TimeLeft | None:
         due_s = self._dispatch_index.due.get(number)
+        # after the deadline no replica can keep it: then run times alone decide
         if due_s is None or rules.goal is None or due_s <= now_s:
             return None
         return TimeLeft(due_s - now_s, rules.goal.probability)
@@ -172,6 +174,8 @@ class Replication:
         as it has processors."""
         dispatch_index = self._dispatch_index
         learning = {bag.number for bag in dispatch_index.serving if self.learns(bag.number)}
+        # built anew, since what is missing afterwards are the attempts that ended or were taken
+        # away
         before, dispatch_index.begun_s = dispatch_index.begun_s, {}
         if learning:
             agents = {
@@ -184,6 +188,8 @@ class Replication:
                         key = (number, bag, task)
                         dispatch_index.begun_s[key] = before.get(key, now_s)
         self._abandon(before, now_s)
+        # an end does not remove its own entry: all that are left over are removed here, once per
+        # cycle
         if dispatch_index.assigned_s:
             state = dispatch_index.state
             dispatch_index.assigned_s = {

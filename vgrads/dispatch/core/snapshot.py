@@ -152,6 +152,7 @@ def restore_state(snapshot: dict[str, Any]) -> State:
         observed = tuple((bag, task) for bag, task in quick_failures)
         state.records[machine] = NodeHistory._make([*fields, observed, longest_s, pauses, until_s])
     for stored in snapshot["bags"]:
+        # not strict: the columns of the tasks follow the fields of the bag
         fields = dict(zip(_BAG, stored, strict=False))
         # msgpack returns lists, but these values are part of cache keys
         fields["sites"], fields["failover"] = tuple(fields["sites"]), tuple(fields["failover"])

@@ -71,6 +71,7 @@ class State:
             assert set(tasks.replicas) <= set(tasks.where)
             waiting = {i for i in range(tasks.cursor) if tasks.status[i] == PENDING}
             assert waiting == set(tasks.again) | set(tasks.resting), (waiting, set(tasks.again))
+            # tasks from the cursor on were never assigned, and PENDING is 0
             assert not any(tasks.status[tasks.cursor :])
 
 
@@ -107,6 +108,7 @@ class FailedExits:
             return
         # taken out and put back, so that the newest exit is the last
         before = self._by_task.pop(task, None)
+        # another exit code is another failure, so its machines are counted anew
         machines = before.machines if before is not None and before.code == code else ()
         if machine not in machines:
             machines = (*machines, machine)[:_ENOUGH_MACHINES]

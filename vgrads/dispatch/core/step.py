@@ -134,6 +134,7 @@ class Core:
         of = self.state.bags[number].tasks
         for task in tasks:
             for agent in of.agents_of(task):
+                # before the record, after which no agent has the task any more
                 self.dispatch_index.call_off(agent, number, task)
         if tasks:
             self.note(ResultsRestored(number=number, at_s=at_s, runs=group_numbers(tasks)))
@@ -170,6 +171,7 @@ class Core:
         status = self.state.bags[number].tasks.status
         runs = group_numbers(find_retriable(status, tasks))
         self.note(TasksRetried(number=number, at_s=at_s, runs=runs, request=request))
+        # tasks wait again, so the bag is no longer in its tail
         self.dispatch_index.tails.discard(number)
         self.dispatch_index.take_on(number)
         return runs
@@ -190,6 +192,7 @@ class Core:
                 refused=refused,
             )
         )
+        # puts the goal that is in force now into the rules by which the bag is served
         self.attach(number, bag)
 
     def reject(self, fault: BagFault, name: str, at_s: float) -> None:
@@ -228,6 +231,7 @@ class Core:
         """Let an agent leave when its running tasks have ended."""
         if not agent.leaving:
             agent.leaving = why
+            # it may wait in a long poll, and must be answered to hear of it
             self.dispatch_index.urgent[agent.number] = None
             self.dispatch_index.count_in(agent)
 

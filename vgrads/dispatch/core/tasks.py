@@ -141,6 +141,7 @@ class TaskTable:
         others = [number for number in self.agents_of(task) if number != agent]
         if not others:
             return True
+        # the oldest replica takes its place, so that every assigned task has a first agent
         self.where[task] = others[0]
         if others[1:]:
             self.replicas[task] = others[1:]

@@ -61,6 +61,7 @@ class GoalNeeds:
         they may be busy: at the end of their paid periods, once their replacements have joined."""
         if not self.any or not where.price or not (self.complete or self.nodes[where.name]):
             return decision
+        # those with the fewest tasks go first, and of these the newest
         staying = sorted(view.staying, key=lambda node: (node.running, -node.joined_s))
         going = [
             node.id
@@ -129,6 +130,7 @@ class GoalFleet:
         self.sources, self.inventory = sources, present
         self._spot = frozenset(where.name for where in sources if where.market)
         for name in self._spot:
+            # taken back by its cloud: there are too few spot nodes now
             if any(agent.leaving == TAKEN_BACK for agent in present[name].agents):
                 for control in self.controls.values():
                     control.observe_spot(name, False, now_s)
@@ -198,6 +200,7 @@ class GoalFleet:
         goal = self.core.bags[bag.number].goal
         assert goal is not None
         spent_usd = self.spent_usd(bag.number, now_s)
+        # the instant at which the present nodes would be free if they got no more tasks
         idle_s = now_s + RELEASE_S + (bag.typical_s or 0.0)
         owed_usd = self.spent_usd(bag.number, idle_s) - spent_usd
         own = make_view(bag, goal, spent_usd, now_s, owed_usd, self._paid_s(now_s))
@@ -227,6 +230,7 @@ class GoalFleet:
 
     def observe(self, slot: SlotRequest, state: SlotState, now_s: float) -> None:
         """Record what a site answered about spot nodes."""
+        # a request that was withdrawn here says nothing about the market
         if slot.market and not slot.closing and state in (SlotState.READY, SlotState.FAILED):
             for control in self.controls.values():
                 control.observe_spot(slot.source, state == SlotState.READY, now_s)

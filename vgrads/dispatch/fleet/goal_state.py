@@ -38,6 +38,7 @@ def count_most_workers(
     for where in sources:
         agents = present[where.name].agents if where.name in present else []
         nodes = max(where.limits.most, len(agents))
+        # an agent may have more processors than its source states
         widest = max((where.procs, *(agent.procs for agent in agents)))
         workers += nodes * (widest // procs)
     return workers
@@ -75,6 +76,7 @@ def find_needed_exit(bag: BagState, goal: BagGoal) -> int | None:
     else:
         gone = tasks.counts[FAILED] + tasks.counts[DROPPED]
         gone += sum(tasks.status[task] not in (DONE, FAILED, DROPPED) for task, _ in failing)
+        # tasks that are added later could be done instead, unless the goal is a number of tasks
         is_final = not bag.open or goal.at_least is not None
         is_needed = is_final and len(tasks) - gone < required
         needed = [code for _, code in failing] if is_needed else []

@@ -70,6 +70,7 @@ class GoalView:
         if not first_s or not self.each_s:
             return self
         budgets = [view.goal.budget_usd for view in (self, *earlier)]
+        # where one bag has no limit, all of them together have none
         budget_usd = None if None in budgets else sum(b for b in budgets if b is not None)
         return replace(
             self,
@@ -136,6 +137,7 @@ def make_view(
     """Return the view of a bag; see :class:`GoalView`."""
     required, done, lost = count_goal_progress(bag, goal)
     stated_s, counts = bag.stated_s, bag.tasks.counts
+    # tasks whose results existed before did not run here
     ended = max(0, counts[DONE] - bag.reused)
     each_s = estimate_s(stated_s, bag.typical_s, ended, counts[ASSIGNED], required)
     return GoalView(
@@ -161,6 +163,7 @@ def make_view(
 def _estimate_width(bag: BagState, required: int) -> Width | None:
     """Return how many of the required tasks may run at once; None where all may."""
     order = bag.tasks.order
+    # where fewer than all suffice, nobody knows yet which these are
     if order is None or required < len(bag.tasks):
         return None
     status = np.frombuffer(bag.tasks.status, np.uint8)
@@ -299,7 +302,7 @@ def measure_remaining_work(view: GoalView, workers: WorkerTime) -> Work:
         overhead_s=workers.overhead_s(view.each_s),
         rate=workers.rate,
         running=view.running if mixed else 0,
-        width=None if view.ahead else view.width,
+        width=None if view.ahead else view.width,  # tasks of earlier bags fill the rest
     )
 
 

@@ -60,6 +60,7 @@ class GoalControl:
     since_s: float = -math.inf
     _sources: tuple[NodeSource, ...] = ()
     _names: tuple[str, ...] = ()
+    # run time (s), tasks and instant (s) of the plan
     _basis: tuple[float, int, float] = (0.0, 0, -math.inf)
     _probed_s: float = -math.inf
     _is_late: bool = False
@@ -85,6 +86,7 @@ class GoalControl:
         is_resumed, self.since_s = self.plan is None, at_s
         self.plan, self._of_before = None, len(self.promises)
         if is_resumed:
+            # after a restart, promises made since the change are of the present goal
             self._of_before = sum(promised_s < at_s for promised_s, _ in self.promises)
 
     def decide(
@@ -102,6 +104,7 @@ class GoalControl:
             for where in sources
             if where.procs >= view.procs and not is_closed(where, health[where.name], view.now_s)
         ]
+        # spot nodes alone make no source: a plan has them only as another market of a steady one
         if not any(not where.market for where in usable):
             stuck = all(health[where.name].is_abandoned for where in sources if not where.market)
             reason = "no source of nodes is usable now"
@@ -127,6 +130,7 @@ class GoalControl:
         each_s, tasks, at_s = self._basis
         if self.plan is None or tasks != view.tasks:
             return True
+        # spot nodes are another market of these, so plans are not made anew when they come and go
         if {w.name for w in usable if w.market == ""} != set(self._names):
             return True
         assert view.each_s is not None
@@ -219,6 +223,7 @@ class GoalControl:
             name = spot_name if decision.market == "spot" else cloud.name
             if decision.market != "none":
                 nodes[name] = count = min(count, payable[name])
+            # it waits for spot nodes, and only a request shows whether there are any again
             elif decision.cost_usd and self._probes(spot_name, cloud, present, view.now_s):
                 nodes[spot_name] = min(1, count, payable[spot_name])
             running = 0 if decision.market == "none" else count
@@ -307,6 +312,7 @@ def _choose_market(
     there = zip(plan.queues, queues, strict=True)
     tail_s = work.tail_s(workers + sum(count * queue.workers for count, queue in there))
     usable_s = max(0.0, view.due_s - tail_s - view.now_s)
+    # worker seconds that nodes of queues still give, until their slots or the deadline end them
     promised_s = sum(
         queue.workers * min(usable_s, max(0.0, agent.ends_s - work.residual_s - view.now_s))
         for queue in queues

@@ -34,6 +34,7 @@ class Covered:
         """Add a transfer; return the seconds that were not covered before."""
         if end_s <= begin_s:
             return 0.0
+        # the intervals are disjoint and ascending: these are all that overlap or touch the new one
         first, last = bisect_left(self.ends, begin_s), bisect_right(self.begins, end_s)
         before = sum(
             e - b for b, e in zip(self.begins[first:last], self.ends[first:last], strict=True)
@@ -66,9 +67,12 @@ class FirstTasks:
         agent joined with its first task.
         """
         for by_agent in (self._had, self._first_s, self._joined_s):
+            # memory stays constant; the price is that some files count once more as read for the
+            # first time
             if len(by_agent) > _MOST_FILES:
                 by_agent.clear()
         joined_s = self._joined_s.setdefault(agent, came_s)
+        # bytes that any agent would have to fetch, and those that only a new one must
         own = cold = 0.0
         for timing in reads:
             first_s = self._first_s.setdefault(timing.digest, at_s)
@@ -81,6 +85,7 @@ class FirstTasks:
                 own += timing.mib
         if own + cold > 0.0:
             return own / (own + cold)
+        # all inputs were cached: nothing was fetched; without inputs there is nothing to exclude
         return 0.0 if reads else 1.0
 
 

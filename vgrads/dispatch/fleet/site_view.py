@@ -95,6 +95,7 @@ class SiteHealth:
     def expected_s(self, boot_s: float) -> float:
         """Return the expected wait for an agent from observations; before the first arrival, its
         boot time."""
+        # an agent that is overdue shows that waits are longer now
         return max(self.wait_s if self.came else boot_s, self.late_s)
 
     def record_failure(self, now_s: float, permanent: bool) -> None:
@@ -107,6 +108,7 @@ class SiteHealth:
 
     def record_arrival(self, waited_s: float) -> None:
         """Record the arrival of an agent."""
+        # an arrival shows that the site accepts requests again
         self.refused, self.backoff_s, self.words, self.late_s = 0, _BACKOFF.first_s, "", 0.0
         self.came += 1
         self.wait_s += (waited_s - self.wait_s) / self.came
@@ -176,6 +178,7 @@ def make_supply_site(
         for request in present.requests
     )
     errors = health.failed / max(1, health.failed + health.came)
+    # agents that leave without a task still count towards the limit
     room = GridRoom(
         procs=where.procs,
         room=max(0, min(most - (agents - busy - idle), busy + idle + coming + more)),

@@ -80,6 +80,7 @@ class FleetSlots:
 
     def place_of(self, source: str) -> FleetSite:
         """Return the settings of a source of nodes; of its site where it is not used any more."""
+        # the market, if any, follows the site after a space (name_source)
         site = source.partition(" ")[0]
         return next(
             (p for p in self.sites if p.name == source),
@@ -104,6 +105,7 @@ def present(state: State, slots: FleetSlots, now_s: float) -> dict[str, SiteInve
     by_source = {where.name: SiteInventory() for where in slots.sites}
     for agent in state.agents.values():
         slot = state.slots.get(agent.slot)
+        # an agent that joined by invitation counts for its site
         source = slot.source if slot is not None and slot.site else agent.site
         if agent.here and source in by_source:
             by_source[source].agents.append(agent)

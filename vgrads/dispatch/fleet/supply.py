@@ -71,6 +71,7 @@ class Supply:
         procs = np.array([grid.room.procs for grid in grids], np.int64)
         size = procs * np.array([grid.most for grid in grids], np.int64)
         plan = self._best(serving, demand, grids, fit)
+        # what has no room now waits at the grids that fit, in proportion to their size
         waits = np.maximum(demand - plan.procs.sum(axis=1), 0)
         fitting_size = fit @ size
         by_size = np.divide(waits, fitting_size, out=np.zeros(len(waits)), where=fitting_size > 0)
@@ -128,9 +129,12 @@ def _count_requested_procs(
     procs = np.array([grid.room.procs for grid in grids], np.int64)
     here = procs * np.array([grid.room.busy + grid.room.idle for grid in grids], np.int64)
     coming = procs * np.array([grid.room.coming for grid in grids], np.int64)
+    # rows are bags, columns grids: work on nodes that have not joined, grid by grid,
     used = plan.procs.sum(axis=0)
     absent = plan.procs * (np.maximum(used - here, 0) / np.maximum(used, 1))
+    # what of that each grid could do in place of the others,
     elsewhere = ((absent.sum(axis=1, keepdims=True) - absent) * fit).sum(axis=0)
+    # and at most the requests there that its own work does not need
     procs_to_keep: NDArray[np.float64] = np.minimum(
         elsewhere, np.maximum(here + coming - np.maximum(used, here), 0)
     )

@@ -59,6 +59,7 @@ class Dispatcher:
     async def run(self) -> None:
         """Run until no work is left, or none can be done."""
         working = asyncio.ensure_future(self.manager.work())
+        # a site may answer slowly, and meanwhile the loop must answer agents
         thread = ThreadPoolExecutor(1, "sites")
         pipe = WakeupPipe(news_pipe(self.manager.config.folder))
         asyncio.get_running_loop().add_reader(pipe, self._on_news, pipe)
@@ -90,6 +91,7 @@ class Dispatcher:
         self.often()
 
     async def _pause(self) -> None:
+        # an open bag is looked at more often than the sites; a change of phase needs both at once
         for _ in range(5):
             if self._left or self._ended or await self.manager.phase_change.wait(_PERIOD_S / 5):
                 return

@@ -37,6 +37,7 @@ from vgrads.kernel.wakeups import wake_all
 
 _log = logging.getLogger("vgrads.dispatch")
 _LEVEL_S, _TICK_S = 0.2, 0.25
+# for an agent that must introduce itself again, at once
 _AGAIN = b'{"again_s": 0.0, "hello": true}'
 
 AD_HOC = "guest"
@@ -332,9 +333,11 @@ class AgentAccess:
     def destination(self, numbers: tuple[int, int, int], name: str) -> Path:
         bag, task, attempt = numbers
         tasks = self._core.state.bags[bag].tasks
+        # agents name the attempt themselves: they can store nothing for one that was never assigned
         if not (0 <= task < len(tasks) and 0 < attempt <= tasks.attempts[task]):
             raise InputError("is an attempt that was not assigned", where=f"{bag}/{task}/{attempt}")
         return self._files[bag].place(task, attempt, name)
 
     def input(self, digest: str) -> Path | None:
+        # an agent asks by digest alone, and bags may share a file
         return next((p for f in self._files.values() if (p := f.input(digest))), None)

@@ -65,6 +65,7 @@ def _order(
     files: Callable[[int, int], Files | None],
 ) -> list[Any]:
     bag, task, attempt = triple
+    # an exception of its commands fails this bag alone
     with serving(bag):
         order: list[Any] = [bag, task, attempt, bags[bag].commands.command(task)]
         declared = files(bag, task)

@@ -94,6 +94,7 @@ class BagFiles:
         """Return a task's inputs and their sizes."""
         names = self.bag.inputs
         of_task = zip(names, self.bag.commands.filled(names, task), strict=True)
+        # a name without a placeholder is the same for all tasks
         rows = ((text == name, self._digests.latest(self.source / name)) for text, name in of_task)
         return [InputFile(row[0], row[1] / _MIB, common) for common, row in rows if row is not None]
 

@@ -214,6 +214,7 @@ class BlockFiles(BagFiles):
 
     def _edge(self, task: int) -> str:
         """Return the digest of the file with the values around a block."""
+        # it need not be durable: after a restart it is computed again from the matrix file
         if task not in self._edges:
             body = join_values(self.around(task))
             path = self.folder / "edges" / str(task)
@@ -231,11 +232,13 @@ class BlockFiles(BagFiles):
         if top == 0:
             above = border[left : right + 1]
         else:
+            # the last row of the block above
             above = self.store.values(up)[-(right - left) :]
             above.insert(0, self._corner(up - 1) if left else border[cols + top])
         if left == 0:
             return above + border[1 + cols + top : 1 + cols + bottom]
         wide = self.blocks.grid.wide
+        # the last column of the block to the left, which is never narrower than the others
         return above + self.store.values(overrides)[wide - 1 :: wide]
 
     def _corner(self, block: int) -> bytes:
@@ -267,6 +270,8 @@ class BlockFiles(BagFiles):
             for task, attempt in fresh
         )
         for task, _ in fresh:
+            # a stored block is not computed again, so no agent fetches the values around it any
+            # more
             if task in self._edges:
                 self._edges.pop(task)[0].unlink(missing_ok=True)
 

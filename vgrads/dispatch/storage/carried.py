@@ -92,6 +92,7 @@ def read_done_tasks(folder: Path, number: int) -> DoneTasks:
     bag = folder / "bags" / f"{number:04d}"
     rounds = AttemptRounds(folder, number)
     before, names = read_carried(bag)
+    # as attempt 0: a carried result does not count once its task was retried here
     before = before[rounds.latest(before["task"], np.zeros(len(before), np.uint16))]
     own = [ends[ends["code"] == 0] for ends in read_ends(folder / "journal", number)]
     ends = np.concatenate(own) if own else np.zeros(0, END)

@@ -193,6 +193,7 @@ def append_commands(
     """Append commands to an open bag; return how many. They are on disk, as a unit, on return, if
     ``durable``. Raise NotOpen where it accepts no more."""
     path = folder / "bags" / f"{number:04d}" / "given"
+    # as JSON, since a command may contain line breaks
     lines = [json.dumps(command) + "\n" for command in commands]
     # before the file is opened, which would create it and so make the bag an open one
     check_open(folder, number)

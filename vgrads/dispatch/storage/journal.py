@@ -159,6 +159,7 @@ def read_state(folder: Path) -> State:
     """Return the state of a journal, which another process may be writing: nothing is changed. A
     group that was being written when its manager died is ignored."""
     images = _list_numbers(folder, "image")
+    # an image gets its name when it is whole, so the newest one can be relied on
     first = images[-1] if images else 0
     state = State()
     if images:
@@ -234,6 +235,7 @@ class EndReader:
         """Return the ends since the last call, in arrays of
         :data:`vgrads.dispatch.core.records.END`."""
         while True:
+            # both kinds: while a segment is compacted, it is there as either or as both
             later = sorted(
                 {*_list_numbers(self._folder, "ends"), *_list_numbers(self._folder, "seg")}
             )

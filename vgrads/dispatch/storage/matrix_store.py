@@ -28,6 +28,7 @@ from vgrads.kernel.units import format_count
 from vgrads.workflows.generated.blocks import BlockGrid
 
 _MAGIC = b"vgm1"
+# records that are no blocks: no matrix has so many blocks that their numbers would be used
 _ABOUT, _RUN, _GOAL = 2**32 - 1, 2**32 - 2, 2**32 - 3
 _LONGEST_ABOUT = 1 << 20  # bytes; a longer file without a description is of somebody else
 
@@ -207,6 +208,7 @@ class MatrixStore:
     def cells(self) -> Iterator[tuple[int, int, bytes]]:
         """Yield (row, column, value) of all stored cells, row by row; a stripe of blocks is in
         memory."""
+        # blocks are numbered stripe by stripe, so nothing needs to be sorted
         here = (block for block in range(len(self._at)) if self.has(block))
         for _, stripe in groupby(here, lambda block: self.grid.area(block).top):
             for (row, col), value in merge(*map(self._placed, stripe)):

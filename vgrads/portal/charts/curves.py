@@ -79,6 +79,7 @@ class CurveChart:
         if self.y_most is None:
             return _list_shares(self.y_least)
         step = _round_step(self.y_most)
+        # a quotient that is whole up to rounding needs no further step
         return [n * step for n in range(math.ceil(self.y_most / step - 1e-9) + 1)]
 
     @property
@@ -90,6 +91,7 @@ class CurveChart:
 def _list_shares(least: float) -> list[float]:
     step = 0.25 if least < 0.4 else 0.1
     count = round((1.0 - least) / step)
+    # counted from 1, which is always a tick
     return [round(1.0 - n * step, 2) for n in range(count, -1, -1)]
 
 
@@ -136,6 +138,7 @@ def _make_svg(chart: CurveChart) -> str:
 
 def _find_x(chart: CurveChart, value: float) -> float:
     low, high = chart.x_range
+    # a range may have no length
     share = (min(max(value, low), high) - low) / max(high - low, 1e-9)
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
@@ -199,6 +202,7 @@ def _draw_level(chart: CurveChart, value: float, text: str) -> list[str]:
 
 def _mark(chart: CurveChart, value: float, text: str) -> list[str]:
     x = _find_x(chart, value)
+    # the text is on the side that has more room
     anchor, shift = ("end", -5) if x > _WIDTH / 2 else ("start", 5)
     y = _HEIGHT - _BOTTOM - 8
     return [
@@ -216,6 +220,7 @@ def _draw_legend(chart: CurveChart) -> list[str]:
             _draw_line((x, y - 4), (x + 16, y - 4), curve.colour),
             _draw_text(x + 21, y, curve.label),
         ]
+        # letters of the legend are about 5.8 wide
         x += 40 + 5.8 * len(curve.label)
     return parts
 
@@ -246,6 +251,7 @@ def curves_png(charts: Sequence[CurveChart]) -> bytes | None:
     except ImportError:
         return None
     figure = Figure(figsize=(5.2 * len(charts), 3.1), layout="constrained")
+    # without pyplot, whose figures would be kept until it closes them
     FigureCanvasAgg(figure)
     for axes, chart in zip(figure.subplots(1, len(charts), squeeze=False)[0], charts, strict=True):
         _draw(axes, chart)

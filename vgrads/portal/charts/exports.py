@@ -130,6 +130,7 @@ def trace(gantt: Json) -> dict[str, Any]:
             {"ph": "M", "name": "process_name", "pid": numbers[slot["id"]], "args": {"name": name}}
         )
     for lane in actual_lanes(gantt) if ran else planned_lanes(gantt):
+        # a slot that never started has no background
         if lane.end_s > lane.start_s:
             events.append(
                 _make_span(
@@ -157,6 +158,7 @@ def _make_span(
 ) -> dict[str, Any]:
     payload = {k: item[k] for k in ("copy", "state", "probability", "procs") if k in item}
     begin_s, end_s = span_s
+    # the format has microseconds
     return {
         "ph": "X",
         "name": name,
@@ -267,6 +269,7 @@ def _draw_bars(
 ) -> None:
     for bar in bars:
         top, height, procs = tops[bar.slot]
+        # rows are counted from below, and the axis is inverted
         per = height / procs
         y = top + height - (bar.row + bar.procs) * per
         span = [(bar.start_s, bar.end_s - bar.start_s)]

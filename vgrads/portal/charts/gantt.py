@@ -101,6 +101,7 @@ def workflow_colours(names: Iterable[str]) -> dict[str, str]:
     for index, name in enumerate(names):
         towards, share = _SHADES[index // len(_HUES) % len(_SHADES)]
         mixed = (
+            # halves are rounded up, as in pages; round() takes them to even numbers
             math.floor(c + share * (towards - c) + 0.5)
             for c in _parse_channels(_HUES[index % len(_HUES)])
         )
@@ -114,6 +115,7 @@ def _parse_channels(colour: str) -> tuple[int, ...]:
 
 def readable(colour: str) -> str:
     """Return black or white, the more readable one on a colour."""
+    # relative luminance of WCAG 2; above .179 black has the higher contrast
     red, green, blue = (
         c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4
         for c in (channel / 255 for channel in _parse_channels(colour))
@@ -246,6 +248,7 @@ def _draw_bar(bar: Bar, bottom: float, scale: _Scale, colours: Mapping[str, str]
     band = min(4.0, height / 3)
     label = f"{item['workflow']} {item['task']}"
     text = ""
+    # a letter is about 6.2 pixels wide
     if height >= 13 and width > 6.2 * len(label):
         text = (
             f'<text x="{x + 5:.1f}" y="{y + height / 2 + 4:.1f}" '
@@ -344,6 +347,7 @@ def before_text(done: Sequence[Json]) -> str:
 def standalone_svg(svg: str) -> str:
     """Return the chart on a white background: outside a page, it must not depend on the viewer's
     colours."""
+    # the first > ends the svg tag
     return svg.replace(">", '><rect width="100%" height="100%" fill="#fff" />', 1)
 
 
@@ -367,6 +371,7 @@ def render_html(
         facts += f"; {before_text(before)}"
     ran = gantt.get("now_s") is not None
     title = "Execution" if ran else "The plan" if gantt["placements"] else "Offer"
+    # no text in it may end the script element
     data = json.dumps({**gantt, "why": why or {}}).replace("<", "\\u003c")
     main = render(
         "alone.html",

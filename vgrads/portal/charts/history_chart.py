@@ -90,6 +90,7 @@ def _draw_column(run: PastRun, number: int, scale: _BarScale) -> str:
     x, base = _LEFT + _COLUMN * number, _TOP + _BARS
     middle = x + _COLUMN / 2
     kind = {"kept": "good", "broken": "bad"}.get(run.state, "other")
+    # a sign as well, for those who cannot tell the colours apart
     sign = {"kept": "✓", "broken": "✕"}.get(run.state, "–")
     share = run.share
     parts = []

@@ -84,6 +84,7 @@ def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
     """Return the end of the time axis: all lanes and bars; the deadline too, unless it is much
     later."""
     ends = [lane.end_s for lane in lanes] + [bar.end_s for bar in bars]
+    # tasks that have not started yet are drawn at their planned times
     if gantt.get("state") in ("running", "interrupted"):
         ends += [p["end_s"] for p in gantt["placements"]]
     deadline_s: float = gantt["deadline_s"]
@@ -93,6 +94,7 @@ def horizon(gantt: Json, lanes: Iterable[Lane], bars: Iterable[Bar]) -> float:
 def axis_end(observed_s: float, deadline_s: float) -> float:
     """Return the end of a time axis that shows what was observed, and the deadline unless it is
     much later."""
+    # nothing was observed yet
     until_s = observed_s or deadline_s
     return 1.04 * until_s if deadline_s > 1.25 * until_s else 1.02 * max(until_s, deadline_s)
 
@@ -116,6 +118,7 @@ def _find_lowest_room(free_at: list[float], procs: int, start_s: float) -> int:
     """Return the lowest free run of processors; where only scattered ones are free, the bottom."""
     run = 0
     for index, busy_until in enumerate(free_at):
+        # a task may begin when another ends, and both are known up to rounding only
         run = run + 1 if busy_until <= start_s + 1e-6 else 0
         if run == procs:
             return index - procs + 1

@@ -21,6 +21,7 @@ its upper edge."""
 def pool_chart(moments: Sequence[tuple[float, Mapping[str, Any]]]) -> Markup:
     """Draw the chart. ``moments``: instant in seconds, and ``decided``, ``running``, ``capacity``
     in workers (None: unknown)."""
+    # one instant has no curve
     if len(moments) < 2:
         return Markup("")
     first_s, last_s = moments[0][0], moments[-1][0]

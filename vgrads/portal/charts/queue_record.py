@@ -69,6 +69,7 @@ def record_of(log: JobLog, log_queue: LogQueue) -> BoundRecord:
     """Replay the newest part of a log with the predictor that answers, in the view that the log
     permits now, and return its bounds for jobs of a queue."""
     first = max(0, len(log) - _MOST_DRAWN)
+    # those before are learned from, and not drawn
     used = log.select(np.arange(max(0, first - _LEARNED_BEFORE), len(log)))
     codes = np.unique(log.only_queue(log_queue).queue)
     named = log.largest_queue(log_queue) >= 0

@@ -74,6 +74,7 @@ def _group_by_kind(graph: Graph, states: Mapping[str, str]) -> tuple[Graph, dict
     members: dict[str, list[str]] = defaultdict(list)
     for depth, generation in enumerate(nx.topological_generations(graph)):
         for task in generation:
+            # no name contains a NUL
             group[task] = f"{_NUMBERED.sub('', task) or task}\0{depth}"
             members[group[task]].append(task)
     merged: Graph = nx.DiGraph()
@@ -96,6 +97,7 @@ def _list_columns(graph: Graph) -> list[list[str]]:
     that few edges cross."""
     columns = [sorted(generation) for generation in nx.topological_generations(graph)]
     for sweep in range(_SWEEPS):
+        # in turn by the parents and by the children of each node
         forward = sweep % 2 == 0
         rows = {node: i / len(column) for column in columns for i, node in enumerate(column)}
         for column in columns if forward else reversed(columns):

@@ -32,6 +32,7 @@ def wait_words(seconds: float) -> str:
             name, size = unit, unit_s
             break
     count = seconds / size
+    # 9.95 would be written as 10.0
     digits = f"{count:.1f}".removesuffix(".0") if count < 9.95 else f"{count:.0f}"
     return f"{digits}\u202f{name}"
 
@@ -63,6 +64,7 @@ class WaitAxis:
         """Return an axis on which waits of about ``usual_s`` and a hundredth of it can be told
         apart."""
         knee_s = max(usual_s / _KNEE, _LEAST_KNEE_S)
+        # the axis has a length even where no wait is above 0
         return WaitAxis(high_s=max(high_s, knee_s), knee_s=knee_s)
 
     @property

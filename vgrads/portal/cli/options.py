@@ -143,6 +143,7 @@ def make_console() -> Any:
 def answer_with(as_json: bool, document: dict[str, Any], text: Callable[[], Any]) -> None:
     """Print the JSON document, or the text: a table, a sentence, or a list of these."""
     if as_json:
+        # NaN and Infinity are no JSON: an answer that has them is a fault
         sys.stdout.write(json.dumps(document, allow_nan=False) + "\n")
         return
     shown = text()

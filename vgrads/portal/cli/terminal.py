@@ -131,6 +131,7 @@ def busy(out: Console, what: str) -> Iterator[Callable[[str], None]]:
 def _step_text(out: Console, step: str) -> Text:
     """Return a step in one line beside the spinner."""
     text = Text(step)
+    # the spinner and the spaces beside it are 3 wide
     text.truncate(out.width - 3, overflow="ellipsis")
     return text
 

@@ -33,6 +33,7 @@ def usage_error(error: Exception, application: Command, arguments: Sequence[str]
     where, what = _phrase_error(error, command, rest)
     if parameter is not None:
         where = _name(parameter)
+        # a value that a model refused: its problem is worded as in documents
         details = getattr(error.__cause__ or error.__context__, "errors", None)
         if details is not None:
             return InputError(value_problem(details()[0]), where=where)

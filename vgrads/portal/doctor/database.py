@@ -130,6 +130,7 @@ def _make_address(file: Path) -> str:
 
 def _read_facts(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
     end_s = time.monotonic() + QUICK_CHECK_S
+    # SQLite calls this while it works, and interrupts the query where it returns True
     connection.set_progress_handler(lambda: time.monotonic() > end_s, _STEPS)
     query = "SELECT name FROM sqlite_master WHERE type = 'table'"
     tables = {name for (name,) in connection.execute(query)}
@@ -140,6 +141,7 @@ def _read_facts(connection: sqlite3.Connection, file: Path) -> DatabaseFacts:
     try:
         integrity = tuple(str(row[0]) for row in connection.execute("PRAGMA quick_check(5)"))
     except sqlite3.OperationalError as error:
+        # interrupted because the time was over, which is no damage
         if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
             raise
         integrity = ()

@@ -61,6 +61,7 @@ def private_files(
     keys."""
     paths = [(path, "backup") for path in backups]
     if database is not None:
+        # the newest records are in the second, until SQLite moves them to the first
         names = [database.name + suffix for suffix in ("", "-wal", "-shm")]
         paths += [(database.with_name(name), "database") for name in names]
     paths += [(path, "key") for pattern in _KEYS for path in sorted(home.glob(pattern))]

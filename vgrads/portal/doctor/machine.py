@@ -62,14 +62,15 @@ def read_machine() -> MachineFacts:
 
 def _is_python_open() -> bool:
     """Return whether an account of tasks may run the Python of vgrads."""
+    # only the interpreter itself, without the packages and variables of this process
     command = [sys.executable, "-I", "-S", "-c", ""]
     try:
         done = subprocess.run(
             command,
             user=_ACCOUNT,
             group=_ACCOUNT,
-            extra_groups=[],
-            cwd="/",
+            extra_groups=[],  # the groups of root would let it read more
+            cwd="/",  # the account may not enter the folder of this process
             capture_output=True,
             timeout=5.0,
             check=False,

@@ -60,6 +60,7 @@ def is_local(addresses: Iterable[str]) -> bool:
 def _can_bind(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
+        # a datagram socket needs no free port, and only addresses of this machine can be bound
         with closing(socket.socket(family, socket.SOCK_DGRAM)) as probe:
             probe.bind((address, 0))
     except OSError:
@@ -75,8 +76,10 @@ def parse_listeners(text: str) -> list[ListeningSocket]:
 
 def _parse_socket(row: list[str]) -> ListeningSocket:
     number, _, port = row[1].partition(":")
+    # the kernel writes each four bytes as a number of this machine, whose lowest byte comes first
     words = [bytes.fromhex(number[i : i + 8])[::-1] for i in range(0, len(number), 8)]
     address = ipaddress.ip_address(b"".join(words))
+    # an IPv6 socket that serves IPv4 too has such an address
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return ListeningSocket(address=str(address), port=int(port, 16), inode=int(row[9]))
@@ -122,6 +125,7 @@ def parents_of(proc: Path) -> dict[int, int]:
     parents = {}
     for pid in _list_processes(proc):
         with suppress(OSError, ValueError, IndexError):
+            # the name of a program, in parentheses, may itself contain spaces and parentheses
             fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
             parents[pid] = int(fields[1])
     return parents
@@ -160,6 +164,7 @@ def _is_descendant(pid: int, roots: set[int], parents: Mapping[int, int]) -> boo
         if pid in roots:
             return True
         passed.add(pid)
+        # a process without a known parent ends the search
         pid = parents.get(pid, pid)
     return False
 
@@ -179,6 +184,7 @@ def is_for_agents(entry: ListeningSocket) -> bool:
     loopback = "::1" if ":" in entry.address else "127.0.0.1"
     address = loopback if entry.everywhere else entry.address
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # the certificate is only read: nothing is sent that it would have to protect
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with suppress(OSError, ValueError):
         with (

@@ -89,7 +89,7 @@ def parse_address(url: str) -> ServiceAddress:
         raise InputError("contains characters that a URL cannot have", where=where, fix=fix)
     try:
         parts = urlsplit(url)
-        port = parts.port
+        port = parts.port  # raises ValueError for a wrong one
     except ValueError as error:
         raise InputError(f"'{url}' is not a URL: {error}", where=where, fix=fix) from error
     if parts.scheme not in _PORTS or not parts.hostname or port == 0:
@@ -113,6 +113,7 @@ def resolve(address: ServiceAddress) -> tuple[str, ...]:
 
 def is_loopback(addresses: tuple[str, ...]) -> bool:
     """Return True where all these addresses are of the machine itself."""
+    # an address of one link has its interface after the sign %
     return bool(addresses) and all(
         ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses
     )
@@ -198,6 +199,7 @@ def _ask(url: str, context: ssl.SSLContext, token: str) -> HttpAnswer:
         with opener.open(request, timeout=_ANSWER_S) as answer:
             return _read(answer, answer.status)
     except urllib.error.HTTPError as error:
+        # the error holds the connection
         with error:
             return _read(error, error.code)
 

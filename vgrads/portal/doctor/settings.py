@@ -38,6 +38,7 @@ class SettingsFacts:
     def secret(self) -> bool:
         """Return True where the file contains a secret: of a login provider or a database."""
         oidc = self.values.get("oidc")
+        # an empty part before the host is no password
         password = "@" in str(self.values.get("db", "")).replace("//@", "")
         return password or (isinstance(oidc, Mapping) and bool(oidc.get("client_secret")))
 

@@ -84,9 +84,11 @@ class Limits:
     def _check_address(self, address: object) -> None:
         host = str(address[0]) if isinstance(address, tuple) else "a local socket"
         try:
+            # a link-local address has the name of an interface behind a percent sign
             number = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             self._refuse(f"{host} is not permitted")
+        # an IPv4 address may be written as one of IPv6
         inside = getattr(number, "ipv4_mapped", None) or number
         if is_public(number) or any(inside in network for network in self._networks):
             return
@@ -100,6 +102,7 @@ class Limits:
         raise NotPermitted(reason)
 
     def _check_file(self, path: object, mode: str | None, flags: int | None) -> None:
+        # a number is a descriptor, whose file is open already
         if isinstance(path, int) or path == "/dev/null":
             return
         name = os.path.realpath(os.fsdecode(path))  # type: ignore[arg-type]
@@ -165,8 +168,10 @@ def _load_services() -> set[str]:
 
 
 def _limit_process(limits: Limits) -> None:
+    # the limits refuse all writing, also that of compiled modules
     sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    # last: nothing can remove an audit hook again
     sys.addaudithook(limits)
 
 

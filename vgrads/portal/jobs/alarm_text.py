@@ -66,6 +66,7 @@ def alarm_text(
 
 
 def _make_title(name: str, alarm: AlarmRecord, word: PromiseState) -> str:
+    # the promise was met since the alarm was raised
     if alarm.state == PromiseState.ON_TRACK and word == PromiseState.MET:
         return f"the promise of {name} is met"
     if alarm.state.startswith("below"):
@@ -127,6 +128,7 @@ def _change_lines(
         f"Sufficient when it was planned: {describe_relaxation(change)}."
         for change in execution.plan.relaxations
     ]
+    # tasks that fail do so with more time too
     kinds = [] if word == PromiseState.FAILING else ["a later deadline"]
     if execution.plan.needed > 1:
         kinds.append("fewer workflows")

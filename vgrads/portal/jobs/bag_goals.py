@@ -64,6 +64,7 @@ def decided_goal(row: BagEntry, request: int, patience_s: float) -> dict[str, An
     while time.monotonic() < end_s:
         present = read_bag_status(row).get("goal") or {}
         if len(present.get("changes", ())) > request:
+            # from the decision on, only the promise of the new goal is waited for
             end_s = end_s if goal else min(end_s, time.monotonic() + _PROMISE_S)
             goal = present
             if goal["changes"][request]["refused"] or goal["promise"] is not None:

@@ -81,6 +81,7 @@ def submit_bag(
     account = AccessControl(store.engine).account_of(document.owner)
     document = document.model_copy(update={"sites": document.sites or names, "account": account})
     dispatcher = _make_service(store) if real else new_id("bag")
+    # inputs are refused above, so nothing is read from this folder
     folder = dispatcher_folder(dispatcher) / "nothing"
     how = Submission(owner=document.owner, rerun=rerun)
     row, _ = submit(store, dispatcher, document, folder, allowed, how)

@@ -79,6 +79,7 @@ def submit(
         shutil.rmtree(folder / "bags" / f"{number:04d}", ignore_errors=True)
         release_number(folder, number)
         raise
+    # a dispatcher of one bag alone has the same id as the bag
     bag_id = dispatcher if number == 0 and dispatcher.startswith("bag-") else new_id("bag")
     row = new_bag(bag_id, dispatcher, number, document.name, how.owner, len(bag.bag.commands))
     bags.add(row)
@@ -247,6 +248,7 @@ class _Signals:
         self._crew, self._before, self._count = crew, {}, 0  # type: ignore[var-annotated]
 
     def __enter__(self) -> None:
+        # Python sets handlers of signals in the main thread only
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._came)

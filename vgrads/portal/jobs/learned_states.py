@@ -96,6 +96,7 @@ class LearnedStates:
         return f"the state of the queue could not be learned ({type(error).__name__})"
 
     def _begin(self, key: _Key) -> None:
+        # only the newest state of a history is kept
         for old in [k for k in self._learning if (k[0], *k[2:]) == (key[0], *key[2:])]:
             del self._learning[old]
         while len(self._learning) >= _MOST:

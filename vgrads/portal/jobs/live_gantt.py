@@ -91,6 +91,7 @@ class LiveGantt:
             )
         for body in self._store.events(run_id, followed.position):
             event = event_from_json(body)
+            # it announces a plan that was stored after the plans were read here
             if find_ruling_version(followed.state, event) >= len(followed.executions):
                 followed.executions = record.executions()
             followed.state = advance(followed.executions, followed.state, event)

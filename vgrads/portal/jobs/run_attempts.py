@@ -39,9 +39,12 @@ class RunAttempts:
         version = await asyncio.to_thread(self._live.version, run)
         if self._version(run.id) != version:
             task = self._current.get(run.id)
+            # a task of another event loop cannot be awaited in this one
             if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
                 task = asyncio.create_task(self._compute(run.id, version))
                 self._current[run.id] = task
+            # wait, unlike wait_for, does not cancel it: others wait for it too, and the next call
+            # uses it
             await asyncio.wait({task}, timeout=self._patience_s)
         if self._version(run.id) == version:
             return self._last[run.id][1], True

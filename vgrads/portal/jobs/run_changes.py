@@ -109,6 +109,7 @@ def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
     for record in state.requests:
         entry = record._asdict()
         entry["due"] = datetime.fromtimestamp(began_s + record.deadline_s, UTC).isoformat()
+        # a number that only the manager of the run needs
         entry.pop("message")
         history.append(entry)
     return history

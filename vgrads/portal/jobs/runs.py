@@ -114,6 +114,7 @@ def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
     and has no manager."""
     if request_stop(store.engine, run_id, reason):
         return "its manager was asked to stop"
+    # it has begun, and may hold slots: whoever cancels it must take it over
     if store.count_events(run_id):
         return ""
     works = Works(store.engine)
@@ -122,6 +123,7 @@ def ask_to_stop(store: Store, run_id: str, reason: str) -> str:
         return "its manager was asked to stop"
     lease = RunLease(store.engine, run_id)
     lease.take()
+    # a manager may have begun it before the lease was taken
     if store.count_events(run_id) == 0:  # no slot was requested
         store.end_run(run_id, "cancelled", {"reason": "before it began"}, {})
     lease.leave()

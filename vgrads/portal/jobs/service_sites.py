@@ -51,6 +51,7 @@ class ServiceSites:
             return
         if self._choose is None or stored == self._stored:
             return
+        # before they are used: those that cannot be are reported once
         self._stored = stored
         try:
             base = self._choose()

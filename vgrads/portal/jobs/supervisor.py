@@ -99,6 +99,7 @@ class _Crew:
 
     def ahead_of(self, computation: Future[Any]) -> int:
         """Return how many computations have to end before one begins."""
+        # a copy: threads in which computations end remove entries
         unfinished = dict(self.unfinished)
         is_small = unfinished.get(computation)
         if is_small is None:
@@ -133,6 +134,7 @@ class _Crew:
         """Return a pool; a new one where there is none, or only one that is broken."""
         with self.starting:
             pool = self.pools.get(is_small)
+            # another thread may have replaced the broken one already
             if pool is None or pool is instead_of:
                 pool = ProcessPoolExecutor(
                     1 if is_small else self.places.planners,
@@ -363,6 +365,7 @@ class Supervisor:
             self._outside.pop(run_id, None)
 
     def _ended(self, work: WorkItem, done: Future[Any]) -> None:
+        # a service that stops leaves its work to the next one, so such an end is no result
         if done.cancelled() or self._stopped.is_set():
             self._busy.pop(work.id, None)
             return
@@ -372,6 +375,7 @@ class Supervisor:
     def _write_ends(self) -> None:
         """Store the results of work; until the database has them, the work counts as running."""
         while self._over:
+            # only looked at: it is removed once it is stored
             work, error = self._over[0]
             try:
                 self._write_end(work, error)

@@ -163,6 +163,7 @@ def _read_shipped_workflow(entry: WorkflowDocument) -> Workflow:
     if entry.kind == "bag":
         return make_bag_workflow(entry, None)
     file = entry.file
+    # only by an exact name, so that no path leads to another file
     names = sorted(p.name for p in embedded_data().glob("*.json"))
     if file is None or file not in names:
         raise InputError(
@@ -406,6 +407,7 @@ def what_if_in_child(
     set_id, text, owner = of_set
     changed = json.loads(text) | wishes
     if "fraction" in wishes:
+        # a set may state only one of both
         changed["at_least"] = None
     workflow_set = workflow_set_of(validate(SetDocument, changed, "wishes"))
     with Store(url) as store:

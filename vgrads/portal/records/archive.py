@@ -138,6 +138,7 @@ class Writer:
             return self._part(value, self._array)
         if isinstance(value, frozenset):
             return msgpack.ExtType(_SET, self._packed(sorted(value)))
+        # sorted, so that equal sets are stored as equal bytes
         if isinstance(value, Path):
             return msgpack.ExtType(_PATH, str(value).encode())
         if isinstance(value, datetime):

@@ -138,6 +138,7 @@ class BagStore:
         by_number = {row.number: row for row in self.of(dispatcher)}
         for status in statuses:
             row = by_number.get(status["number"])
+            # the same state of an ended bag says nothing new; while it runs its counts change
             if row is None or (row.state == status["state"] and status["state"] != "running"):
                 continue
             applied = status.get("retried", 0)

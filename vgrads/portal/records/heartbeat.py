@@ -58,6 +58,7 @@ def is_dead(heartbeat: Heartbeat, now_s: float | None = None) -> bool | None:
     pid, _, rest = rest.partition(":")
     if machine == _identify_machine() and pid.isdigit():
         began = start_ticks(int(pid))
+        # the number of a process that has ended may be that of another one, which began later
         if began is None or str(began) != rest.partition(":")[0]:
             return True
         return (time.monotonic() if now_s is None else now_s) - heartbeat.at_s > LEASE_S

@@ -112,6 +112,7 @@ class MessageBox:
             mine = (col(MessageRow.run_id) == self._run_id, col(MessageRow.inward).is_(False))
             newest_id = select(func.max(col(MessageRow.id))).where(*mine)
             last = connection.execute(newest_id).scalar() or 0
+            # they were stored, and only the confirmation was lost
             if again and newest and last > newest[0]:
                 return
             newest[:] = [last]

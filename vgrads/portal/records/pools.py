@@ -44,6 +44,7 @@ class PoolLedger:
         moment = {key: entry.get(key) for key in _IN_PICTURE} | {"owner": self._owner or LOCAL}
         with Session(self._engine) as session:
             session.add(MomentRow(pool=name, at_s=at_s, body=json.dumps(moment)))
+            # so that the new row counts among the newest
             session.flush()
             mine = col(MomentRow.pool) == name
             newest = select(MomentRow).where(mine).order_by(col(MomentRow.id).desc())

@@ -99,6 +99,7 @@ def database_error(error: BaseException) -> SiteError:
 
 def is_damaged(error: BaseException) -> bool:
     """Return True for an error of a damaged SQLite file."""
+    # the low byte is the primary code; the others only refine it
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 

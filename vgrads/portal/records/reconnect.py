@@ -36,6 +36,7 @@ def is_lost(context: ExceptionContext) -> bool:
     if context.dialect.name != "postgresql":
         return False
     state = getattr(context.original_exception, "sqlstate", None)
+    # without a state: the connection itself failed, before any answer
     return context.is_disconnect or state is None or str(state).startswith(_STATES)
 
 

@@ -99,6 +99,7 @@ def _select_old_sets(session: Session, before_s: float) -> list[str]:
 def _remove_set(session: Session, set_id: str) -> list[Path]:
     """Remove a set with its runs; return their folders in vgrads' own home."""
     runs = list(session.exec(select(RunRow.id).where(RunRow.set_id == set_id)))
+    # rows that refer to runs are removed before the runs, and these before the set
     session.execute(delete(WorkRow).where(col(WorkRow.set_id) == set_id))
     of_runs: tuple[type[SQLModel], ...] = (
         EventRow,

@@ -71,6 +71,7 @@ class RunLease:
             pause(_PAUSE_S)
         number, stop = result
         self._number, now = number, time.monotonic()
+        # a request to stop that is there already is to be seen at once
         self._confirmed_s, self._look_s = now, 0.0 if stop else now + _LOOK_S
 
     def _free(self) -> tuple[int, str] | None:
@@ -122,7 +123,7 @@ class RunLease:
         try:
             self._open(session)
             session.commit()
-        except IntegrityError:
+        except IntegrityError:  # another process has opened it: check again
             return None
         return 1, ""
 
@@ -131,6 +132,7 @@ class RunLease:
         self.while_leased(self._leave)
 
     def _leave(self) -> None:
+        # the request to stop was for this manager: a later one is not to end by it
         with self._engine.begin() as connection:
             connection.execute(_RENEW.values(owner="", stop=""), self._mine())
 

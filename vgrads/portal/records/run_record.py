@@ -42,6 +42,7 @@ class RunRecord:
 
         def write(session: Session) -> None:
             session.add(row)
+            # the rows below refer to that of the run
             session.flush()
             session.add(ArchiveRow(run_id=self.run_id, name=SETUP, body=pack(setup)))
             session.add(ArchiveRow(run_id=self.run_id, name="book-0", body=pack(execution)))

@@ -111,6 +111,7 @@ class Sets:
             query = query.where(SetRow.state == state)
         if after:
             created, set_id = _read_cursor(after)
+            # sets of the same instant are ordered by their ids
             earlier = and_(SetRow.created == created, SetRow.id < set_id)  # type: ignore[arg-type]
             query = query.where(or_(SetRow.created < created, earlier))  # type: ignore[arg-type]
         with Session(self._engine) as session:
@@ -142,6 +143,7 @@ class Sets:
                 revision=0,
             )
             set_id = row.id
+            # work refers to the row of its set
             session.add(row)
             session.flush()
             session.add(WorkRow(kind=PLAN, set_id=set_id, tasks=new.tasks))
@@ -210,6 +212,7 @@ class Sets:
             row = new_run(set_id)
             row.how = json.dumps(how)
             run_id = row.id
+            # work refers to the row of its run
             session.add(row)
             session.flush()
             session.add(WorkRow(kind=RUN, set_id=set_id, run_id=run_id))

@@ -33,12 +33,14 @@ def add_sites(file: Path) -> tuple[list[str], list[str]]:
     catalog = load_catalog(file)
     rows: list[Any] = [SiteRow(name=s.name, document=_describe_site(s)) for s in document.site]
     for link in document.link:
+        # a link is the same in both directions
         name, other = sorted(link.between)
         rows.append(LinkRow(first_site=name, other=other, document=link.model_dump_json()))
     for site in catalog.sites:
         for queue in site.queues:
             if queue.history is not None:
                 rows.append(_make_history_row(site.name, queue.name, Path(queue.history)))
+    # before the rows are stored: afterwards the database has sites
     embedded = choose_catalog(None).sites if read_stored_catalog() is None else ()
     with Store() as store:
         SiteRecords(store.engine).put(rows)

@@ -265,6 +265,7 @@ class Store:
         """Raise SiteError where the database accepts no writes: its disk is full, or it is
         read-only."""
         with self._engine.begin() as connection:
+            # it changes no value, but needs all that a write needs
             connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
     def close(self) -> None:

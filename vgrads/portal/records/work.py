@@ -89,6 +89,7 @@ class Works:
                 *session.exec(others.order_by(col(WorkRow.id))),
                 *_select_oldest(session, which),
             ]
+            # copies: a commit makes the session read its rows again, with what others wrote since
             for row in [row.model_copy() for row in rows]:
                 if row.id in busy:
                     continue

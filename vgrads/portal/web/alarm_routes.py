@@ -101,6 +101,7 @@ def _add_entries(app: FastAPI, service: Service, targets: AlarmTargets) -> None:
     def add_alarm_target(document: AlarmTargetDocument, who: Submitter) -> Json:
         """Add a target of alarms. Its URL is checked, stored, and shown to nobody."""
         request = AddTargetRequest(name=document.name, url=document.url)
+        # before the check of the URL, which starts a process
         targets.refuse_another(who.user, request.name)
         refuse_too_often(limiter, _RATE, who)
         is_limited = not service.bounds.own

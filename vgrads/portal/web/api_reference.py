@@ -250,9 +250,11 @@ def _list_body_fields(owner: str, schema: Json, place: str) -> Iterator[ApiField
 def _describe_meaning(schema: Json) -> str:
     """Return what a field means, within which bounds, and its default."""
     parts = [schema.get("description", "").strip()]
+    # the bounds of an optional value are in one of its choices
     for choice in (schema, *schema.get("anyOf", ())):
         bounds = ((choice[name], text) for name, text in _BOUNDS if name in choice)
         parts += [text.format(f"{bound:,}".removesuffix(".0")) for bound, text in bounds]
+    # a description may state the default in its own words
     if schema.get("default") not in (None, "", [], {}) and "Default" not in parts[0]:
         parts.append(f"default {json.dumps(schema['default'])}")
     first, *rest = parts
@@ -273,6 +275,7 @@ def _describe_type(schema: Json) -> Markup:
         return Markup("<code>{}</code>").format(schema["const"])
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
+        # choices that differ only in what is not shown are named once
         return Markup(" or ").join(dict.fromkeys(map(_describe_type, choices)))
     kind = schema.get("type", "any value")
     if kind == "array":

@@ -62,6 +62,7 @@ async def _split_into_bundles(stream: AsyncIterator[bytes]) -> AsyncIterator[lis
     lines: list[bytes] = []
     async for part in stream:
         *whole, left = (left + part).split(b"\n")
+        # a line without an end would fill the memory
         if len(left) > _MOST_LINE:
             raise InputError(f"a command is longer than {_MOST_LINE} bytes", where="body")
         lines += [line for line in whole if line.strip()]

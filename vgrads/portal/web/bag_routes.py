@@ -279,6 +279,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
         """Read a file that a task of the bag wrote and its document declares."""
         row = visible_bag(service, bag_id, who)
         folder = (source_of(row) / "results").resolve()
+        # resolved, since links and '..' must not lead out of the folder
         path = (folder / name).resolve()
         inside = path.is_relative_to(folder) and not is_database(path)
         if "\0" in name or not inside or not path.is_file():

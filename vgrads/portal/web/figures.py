@@ -67,6 +67,7 @@ class ServiceMetrics:
             "vgrads_set_state", "Active runs by the state of their promise", labels=["state"]
         )
         counts = Counter(self._states_now())
+        # also states without a run, so that a series does not end when its last run leaves a state
         for state in PromiseState:
             family.add_metric([state.value], counts[state.value])
         return family
@@ -110,6 +111,7 @@ class ServiceMetrics:
             message = json.loads(bag.summary)
             ended = message.get("done", 0) + message.get("failed", 0)
             for name, mean_s in (message.get("times") or {}).items():
+                # bags state means, so that the sum follows from the number of ends
                 spent["bags", name[:-2]] = spent.get(("bags", name[:-2]), 0.0) + mean_s * ended
         for labels, seconds in sorted(spent.items()):
             family.add_metric(list(labels), seconds)

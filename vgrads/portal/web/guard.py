@@ -167,6 +167,7 @@ class Guard:
             return EVERYBODY_HERE if compare_digest(digest, self._limits.own) else None
         if not self._limiter.test(self._logins, "secret", digest):
             raise RequestRefused(self._slowed(exchange, "secret", digest))
+        # an address that guesses is answered from memory, and costs the database nothing
         noisy = not self._limiter.test(self._logins, "address", exchange.address)
         principal = self._snapshot().get(digest) if noisy else self._access.find(secret)
         if principal is None:

@@ -41,7 +41,7 @@ _LOG = {
         "multipart/form-data": {"schema": _FORM},
     },
 }
-_ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}
+_ENDINGS = {b"\x1f\x8b": ".gz", b"\xfd7": ".xz"}  # the first bytes of gzip and of xz
 
 
 def add_history_routes(app: FastAPI, service: Service) -> None:

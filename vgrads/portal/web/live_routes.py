@@ -141,6 +141,7 @@ def _add_events(app: FastAPI, service: Service) -> None:
 def _find_position(last: str | None, run_id: str) -> int:
     """Return the position after the last received event, if it was of this run."""
     run, _, position = (last or "").partition(":")
+    # an id of another run of the set says nothing about this one
     return int(position) + 1 if run == run_id and position.isdigit() else 0
 
 

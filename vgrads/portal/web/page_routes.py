@@ -241,6 +241,7 @@ def let_in(service: Service, who: Principal, request: Request, answer: Response)
     """Create a session for an authenticated user."""
     secret, _ = service.access.create(who.user, who.scopes, SESSION_S, session=True)
     request.scope["state"]["forget"](secret)
+    # strict: no page of another site can use the session
     answer.set_cookie(
         COOKIE,
         secret,

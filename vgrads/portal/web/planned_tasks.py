@@ -50,6 +50,7 @@ class PlannedTasks:
         self._by_run[run.id] = tasks  # the newest last
         for old in [*self._by_run][:-_MOST_RUNS]:
             self._by_run.pop(old, None)
+        # messages may have added tasks since the last look
         if not all(key in new or tasks.has(*key) for key in named):
             box = MessageBox(self._service.store.engine, run.id)
             tasks.upto, added = await run_in_threadpool(box.added, tasks.upto)

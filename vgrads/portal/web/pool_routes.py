@@ -46,6 +46,7 @@ def _add_managers(app: FastAPI, service: Service) -> None:
     )
     def publish_manager(name: Name, entry: ManagerEntry, who: Lender) -> Json:
         """Publish the state of a manager; the answer has the pools' decisions for it."""
+        # of the user alone, even for an operator, who would else replace the entry of another
         ledger = PoolLedger(service.store.engine, who.user)
         status = ledger.publish_manager(name, entry.model_dump(mode="json", by_alias=True))
         return {"pools": list(status.pools)}
@@ -78,6 +79,7 @@ def _add_pools(app: FastAPI, service: Service) -> None:
     )
     def publish_pool(name: Name, entry: PoolEntry, who: Lender) -> None:
         """Publish a pool's decision, and its reasons."""
+        # of the user alone, as above
         ledger = PoolLedger(service.store.engine, who.user)
         ledger.publish_pool(name, entry.model_dump(mode="json", by_alias=True))
 

@@ -149,6 +149,7 @@ def _list_tasks(mail: MailDocument) -> tuple[list[tuple[str, str]], list[tuple[s
 def _store(box: MessageBox, mail: MailDocument) -> int:
     items = chain(mail.add, mail.release, mail.give_up)
     message = [item.model_dump(mode="json") for item in items]
+    # without tasks it says only that the program is there
     return box.report(message or [{"kind": "sign"}])
 
 

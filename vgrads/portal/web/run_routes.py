@@ -137,6 +137,7 @@ async def retry_run(
     how = {name: json.loads(run.how).get(name) for name in ("engine", "speed")}
     how |= {"again": list(tasks)} if tasks else {}
     requested = key_of(who.user, key, [set_id, how])
+    # before the checks: a request that is repeated finds its own run active
     before = await run_in_threadpool(answered, service.store.engine, requested)
     if before is not None:
         return str(before["run"])

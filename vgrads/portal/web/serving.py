@@ -124,6 +124,7 @@ def refuse_without_oidc() -> None:
 def serve(settings: ServiceSettings) -> None:
     """Serve until a signal arrives. Files are readable by the service's user only."""
     set_up_logs(settings.log)
+    # before any file is created
     os.umask(0o077)
     close_to_others(settings.database)
     with Store(settings.database) as store:

@@ -128,6 +128,7 @@ def display_state(
         return INTERRUPTED
     if run_state in GOES_ON:
         return ON_TRACK if now is None else _BY_WORD[now]
+    # before the state of the run: a set with an ended run may be planned again
     if state == "planning":
         return PLANNING if taken else RECEIVED
     if run_state is not None:

@@ -143,6 +143,7 @@ def load_settings(file: Path | None = None, **options: Any) -> ServiceSettings:
             env_settings: Source,
             **_: Source,
         ) -> tuple[Source, ...]:
+            # options, environment, file: the first that states a value counts
             return init_settings, env_settings, InitSettingsSource(settings_cls, stated)
 
     try:

@@ -106,6 +106,7 @@ class Overview:
 
     def _newest_runs(self) -> dict[str, tuple[Any, ...]]:
         query = "SELECT set_id, id, state, started FROM run ORDER BY set_id, started"
+        # in the order of their starts, so that the newest of each set remains
         return {row[0]: row for row in self._reader.rows(query)}
 
     def _planning(self) -> set[str]:
@@ -129,6 +130,7 @@ class Overview:
 
     def _by_ids(self, query: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
         results: list[tuple[Any, ...]] = []
+        # databases limit the parameters of a statement
         for start in range(0, len(ids), _CHUNK):
             values = {f"i{n}": id_ for n, id_ in enumerate(ids[start : start + _CHUNK])}
             names = ", ".join(f":{name}" for name in values)

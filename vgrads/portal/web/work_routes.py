@@ -76,6 +76,7 @@ def _find(service: Service, name: str, who: Principal, verb: str) -> NamedWork:
     """Return what a user means by a name; 404 where they may see nothing of that name."""
     try:
         work = find_named(service.store.reader, name, None if who.operator else who.user)
+    # an InputError too, but with a status of its own
     except AmbiguousNameError:
         raise
     except InputError as error:
@@ -148,6 +149,7 @@ def _add_reading(app: FastAPI, service: Service) -> None:
 
 
 def _parse_number(task: str) -> int:
+    # int refuses texts of thousands of digits with another error
     if not task.isascii() or not task.isdigit() or len(task) > 10:
         raise InputError(f"'{task}' is no number of a task of a bag", where="task")
     return int(task)

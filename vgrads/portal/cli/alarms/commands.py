@@ -138,6 +138,7 @@ def try_target(request: TryTargetRequest, output: CommandOutput) -> int:
     if target is None:
         raise _make_missing_error(request.name)
     (delivery,) = deliver([target], *TRIAL, AllowedTargets())
+    # with JSON, the answer itself says it
     if not delivery.ok and not output.as_json:
         error = SiteError(delivery.reason, site=request.name, transient=True)
         error.where = f"target {request.name}"

@@ -61,6 +61,7 @@ def _make_request(
         elif name == "inputs":
             fields[name] = tuple(folder / path for path in value)
         elif name == "function" and value and "/" in value[0]:
+            # a name without a slash may be that of a program in PATH, which is searched later
             fields[name] = (str(folder / value[0]), *value[1:])
     try:
         return of(**fields)

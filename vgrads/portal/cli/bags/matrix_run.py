@@ -76,6 +76,7 @@ def compute(problem: MatrixProblem, how: HowToCompute) -> int:
         )
         return _carry_out(problem, digests, grid, cell_s, how, catalog)
     began = about(problem, digests, grid, cell_s)
+    # closed before the work begins: the dispatcher opens it, and there is one writer at a time
     with closing(MatrixStore(how.matrix, began, write=True)) as store:
         whole, last, before = store.whole, store.run, MatrixGoal.read(store.goal)
     code = 0
@@ -210,6 +211,7 @@ def _carry_out(
     with Store() as records:
         row, _ = submit(records, dispatcher, document, Path.cwd(), catalog)
         if are_all_simulated(catalog.sites):
+            # there is no matrix file in which a cost could be recorded
             how = replace(how, goal=None)
         else:
             with closing(MatrixStore(how.matrix, write=True)) as store:

@@ -76,6 +76,7 @@ def run_bags(files: Sequence[Path], how: HowToWork) -> int:
     check_out(how.out, len(files))
     catalog = choose_catalog(how.sites) if how.sites else describe_this_machine()
     read = [(_read(file, how.goal), file) for file in files]
+    # every bag is checked before the first one is submitted
     for (document, bag), file in read:
         try:
             check_places(select_usable_sites(catalog, document), document)
@@ -279,6 +280,7 @@ def _show_table(out: Console, rows: Sequence[BagEntry]) -> Iterator[Any]:
         shown = set[str]()
 
         def report(status: Mapping[str, Any]) -> None:
+            # each problem is printed once, however long it lasts
             for problem in set(_list_problems(status)) - shown:
                 shown.add(problem)
                 out.print(problem, highlight=False, markup=False)
@@ -409,4 +411,5 @@ def write_results_of(row: BagEntry, how: ResultOptions, rows: Sequence[BagEntry]
 
 def _name_folder(row: BagEntry, rows: Sequence[BagEntry]) -> str:
     alike = sum(other.name == row.name for other in rows)
+    # a name that several bags have, or that would hide the folder, is replaced by the id
     return row.name if alike == 1 and not row.name.startswith(".") else row.id

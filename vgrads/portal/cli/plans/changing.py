@@ -36,6 +36,7 @@ def change_run(run_id: str, request: ChangeRequest, as_json: bool) -> int:
         if request.preview or not _is_confirmed(request, as_json):
             answer_with(as_json, preview | {"message": "unchanged"}, lambda: "unchanged")
             return 0
+        # the manager applies the change: it alone writes the journal of a run that goes on
         message = send_change(store, run_id, change_from_json(preview["change"]))
         decided = await_decision(store, run_id, message)
     if decided is None:
@@ -52,6 +53,7 @@ def change_run(run_id: str, request: ChangeRequest, as_json: bool) -> int:
 
 
 def _is_confirmed(request: ChangeRequest, as_json: bool) -> bool:
+    # where nobody can answer, giving the command is the answer
     if request.yes or as_json or not sys.stdin.isatty():
         return True
     return typer.confirm("change it?")
@@ -63,6 +65,7 @@ def await_decision(
     """Return what a run's manager has decided about a message; None while it does not answer."""
     record, begin_s = RunRecord(store.engine, run_id), time.monotonic()
     while True:
+        # a change makes another plan, so the plans are read again together with the events
         state = fold(record.executions(), record.stored.events())
         for entry in state.requests:
             if entry.message == message:

@@ -154,6 +154,7 @@ def stated(task: str | None) -> str:
 
 
 def _parse_number(task: str) -> int:
+    # isdigit alone accepts characters such as ², of which int makes no number
     if not task.isascii() or not task.isdigit():
         raise InputError(f"'{task}' is no number of a task of a bag", where="TASK")
     return int(task)

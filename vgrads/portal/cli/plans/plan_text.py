@@ -95,6 +95,7 @@ def _describe_improvement(phase: PhaseReport, requested: float) -> str:
     """Return what the search changed: the promise, and the cost, for which it may fall."""
     before, after = phase.probability_before, phase.probability_after
     first, last = phase.steps[0], phase.steps[-1]
+    # plans of equal cost differ in the processors that they occupy
     if first["expected_usd"] == last["expected_usd"]:
         costs = [f"{step['expected_hours']:.1f}" for step in (first, last)]
         unit = " processor-hours"

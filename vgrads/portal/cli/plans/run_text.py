@@ -43,6 +43,7 @@ def open_slots(record: RunRecord | RunReader) -> list[str]:
         )
         + (f" ({record.reason})" if record.reason else "")
         for slot, record in state.slots.items()
+        # a slot that was not requested yet holds nothing
         if record.state is not None
         and not record.state.ended
         and execution.uses[slot].slot.kind != "local"

@@ -244,6 +244,7 @@ def resume_here(
             )
         begun = taken.begun
         pace = None if taken.replayed or taken.stop else 1.0
+        # a replayed run begins again with its first plan, not with the one that was last in force
         execution = begun.executions[0 if taken.replayed else begun.state.version]
         with (
             _handle_interrupts(store, run_id, how, shown),

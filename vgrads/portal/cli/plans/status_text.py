@@ -29,6 +29,7 @@ def print_runs(out: Console, rows: Sequence[Json], total: int | None = None) -> 
 
 def runs_table(rows: Sequence[Json]) -> TextTable:
     """Return the table of runs."""
+    # a machine has two zones where it has summer time
     zones = {zone(row["started"]) for row in rows}
     due = f"due ({zones.pop()})" if len(zones) == 1 else "due"
     columns = (
@@ -65,6 +66,7 @@ def print_run(out: Console, row: Json) -> None:
     if "tasks" not in row:
         return
     out.print(_format_progress(row) + ".", highlight=False)
+    # a promise that was kept needs no reasons
     if row["state"] != "kept":
         for line in row["delays"]:
             out.print(f"  delay: {line}", highlight=False, markup=False)

@@ -57,6 +57,7 @@ class ActivityReader:
         with open_reader() as reader:
             runs = [self._read_run(reader, row) for row in run_rows(reader, active=True)]
             bags = [status_json(row) for row in read_newest_bags(reader) if row.state not in ENDED]
+        # runs that have ended are forgotten
         self._details = {run["run"]: self._details[run["run"]] for run in runs}
         return {"at": datetime.now().astimezone().isoformat(), "runs": runs, "bags": bags}
 

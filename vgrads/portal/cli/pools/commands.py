@@ -37,6 +37,7 @@ def status(request: PoolStatusRequest, output: CommandOutput) -> int:
     if request.pool is not None:
         pools = [select_pool(request.pool, request.service)]
         managers = [m for m in managers if m["name"] in pools[0].get("seen", ())]
+    # these would let a reader take part as an agent or a pool
     secret = ("key", "certificate", "contact", "slot")
     payload = {
         "pools": pools,

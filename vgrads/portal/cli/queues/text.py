@@ -69,6 +69,7 @@ def explanation_text(explanation: Mapping[str, Any], is_closed: bool = False) ->
     if explanation["moved"]:
         usual = format_duration(explanation["usual_bound_s"])
         lines.append(_format_moved(usual, "bound where all of this is as usual"))
+    # less than a second is shown as nothing
     effective = [entry for entry in explanation["moved"] if round(entry["moved_s"])]
     for entry in effective:
         sign = "+" if entry["moved_s"] >= 0 else "−"

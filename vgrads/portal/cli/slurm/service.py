@@ -134,6 +134,7 @@ def _find_last_message(log: Path, begin: int) -> str:
     that belong to it."""
     with log.open("rb") as file:
         file.seek(begin)
+        # the first message has no line break before it
         text = "\n" + file.read().decode(errors="replace")
     _, separator, message = text.rpartition("\nvgrads: ")
     return "; ".join(filter(None, map(str.strip, message.splitlines()))) if separator else ""

@@ -115,6 +115,7 @@ class ForecastRecords:
         now_s, added = time.time(), 0
         with Session(self._engine) as session:
             for row in rows:
+                # a job that was known stays so, also where the history no longer shows it
                 observed = waits.get(row.id)
                 if observed is None or (observed.submit_s is None and row.job_submit_s is not None):
                     continue

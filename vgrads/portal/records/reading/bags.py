@@ -105,6 +105,7 @@ def read_bag_status(row: BagEntry, status: Mapping[str, Any] | None = None) -> d
     if status is None:
         status = read_status(dispatcher_folder(row.dispatcher))
     message = (bag for bag in status.get("bags", ()) if bag["number"] == row.number)
+    # where the dispatcher has left no status, the database has the last one
     bag = next(message, {}) or dict(json.loads(row.summary))
     if bag.get("goal"):
         bag["goal"] = age_goal(bag["goal"], status, time.time())

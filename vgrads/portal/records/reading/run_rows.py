@@ -212,6 +212,7 @@ def _find_sets(reader: RecordReader, column: str, value: str, owner: str | None)
         value=value,
         owner=owner,
     )
+    # in the order of their starts, so that the newest run of a set replaces the others
     newest = {id_: run_id for id_, run_id in rows}
     return [NamedWork("set", id_, id_, run_id or "") for id_, run_id in reversed(newest.items())]
 

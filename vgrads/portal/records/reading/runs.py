@@ -53,6 +53,7 @@ class RunReader:
     def repeated_requests(self) -> Counter[str]:
         """Return how often each slot was requested again."""
         query = "SELECT body FROM run_event WHERE run_id = :run_id AND body LIKE :again"
+        # events are stored with their kind first, so that the others need not be decoded
         rows = self._reader.rows(query, run_id=self.run_id, again='{"kind": "again"%')
         return Counter(json.loads(body)["slot"] for (body,) in rows)
 

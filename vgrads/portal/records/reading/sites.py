@@ -169,6 +169,7 @@ def _lay_out(file: str, body: bytes, folder: Path) -> str:
     """Write a history to a file in the cache, named after its content."""
     name = f"{hashlib.sha256(body).hexdigest()[:16]}-{file}"
     path = folder / name
+    # named after its content, so an existing file is the same
     if not path.is_file():
         make_home()
         folder.mkdir(parents=True, exist_ok=True)

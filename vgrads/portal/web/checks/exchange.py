@@ -89,6 +89,7 @@ class UserRequests:
             yield
         finally:
             self._at_once[who] -= 1
+            # entries without a request are removed, or each address would leave one
             if not self._at_once[who]:
                 del self._at_once[who]
 
@@ -102,6 +103,7 @@ class UserRequests:
     async def alone_if_large(self, exchange: Exchange) -> AsyncIterator[None]:
         """Let a user's large bodies be read and parsed one after another: others wait less."""
         length = exchange.headers.get("content-length", "0")
+        # a body without a stated length may be large
         is_large = not length.isdigit() or int(length) > MOST_PARSED
         is_large = is_large or "transfer-encoding" in exchange.headers
         by_line = exchange.path.endswith("/tasks")  # for as long as the client likes

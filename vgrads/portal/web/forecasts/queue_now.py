@@ -107,6 +107,7 @@ def _draw_curve(query: queries.QueueQuery, question: PageQuestion, rows: Sequenc
         return ""
     axis = WaitAxis.up_to(marks[_HIGH][0], max(_BEYOND * marks[-1][0], _MINUTE_S))
     even = (axis.wait_at(n / _POINTS) for n in range(_POINTS + 1))
+    # with the marks themselves, so that the curve passes through them
     times = np.unique([*even, *(s for s, _ in marks)])
     chances = query.starts.probability(question.procs, question.walltime_s, times)
     curve = WaitCurve(
@@ -163,6 +164,7 @@ def best_submission(path: Trajectory, level: float) -> Json:
     first = best
     while path.chosen is not None and first and path.probabilities[first - 1] >= level:
         first -= 1
+    # rounded up: the minute before does not reach the level
     from_s = -(-float(path.submit_s[first]) // _MINUTE_S) * _MINUTE_S
     return {
         "suffices": path.chosen is not None,

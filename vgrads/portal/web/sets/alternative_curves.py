@@ -86,6 +86,7 @@ def _list_points(
         answer = answers[x]
         if answer is not None and _find_chance(answer) >= _find_chance(best):
             best = answer
+        # a point that is not computed yet has no answer, even if an earlier one is
         at = None if answer is None else best
         yield AlternativePoint(x, in_words(x), *_format_answer(at), x == chosen)
 

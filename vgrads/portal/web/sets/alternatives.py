@@ -128,6 +128,7 @@ class _Series:
     def __init__(self, plan: SetPlan, values: Values) -> None:
         self.plan, self.values = plan, values
         self.answers: dict[Values, Json | None] = {values: plan.planned(values)}
+        # the chosen deadline is always one of the points
         deadlines = {share * plan.own.deadline_s for share in _DEADLINES} | {values.deadline_s}
         budgets = {n * plan.most_usd / _PARTS for n in range(_PARTS + 1)}
         if values.budget_usd is not None:
@@ -136,7 +137,9 @@ class _Series:
             deadlines, budgets = set(), set()
         self.by_deadline = {x: replace(values, deadline_s=x) for x in sorted(deadlines)}
         self.by_budget = {x: replace(values, budget_usd=x) for x in sorted(budgets)}
+        # in turn, so that neither curve has to wait for the other
         for point in _interleave([*self.by_deadline.values()], [*self.by_budget.values()]):
+            # a point of both curves is computed once
             self.answers.setdefault(point, plan.planned(point))
 
     def next_point(self) -> Values | None:
@@ -199,6 +202,7 @@ class AlternativeQuestions:
 
     def _series_of(self, key: tuple[str, str], plan: SetPlan, values: Values) -> _Series:
         series = self._series.get(key)
+        # points of another plan or of other values answer another question
         if series is None or (series.plan.head, series.values) != (plan.head, values):
             series = self._series[key] = _Series(plan, values)
         if key in self._forgetting:

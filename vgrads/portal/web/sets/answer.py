@@ -65,6 +65,7 @@ def _make_parts(service: Service, head: Head, run: RunRow | None, now: Json) -> 
         "planning": planning,
         "planning_s": _compute_elapsed_s(planning),
         "remedies": offered,
+        # a form that is sent twice takes effect once
         "key": secrets.token_hex(16),
         "figures": _list_figures(head, promise, state, now),
         "renews": head.state == "planning" or now["state"] in GOES_ON,
@@ -105,6 +106,7 @@ def _list_figures(
         (str(counts["slots"]), f"slots at {counts['sites']} site{'s'[: counts['sites'] != 1]}"),
     ]
     expected = head.summary.get("expected") or {}
+    # a mean that is shown like the price adds nothing
     if expected.get("cost_usd") and round(expected["cost_usd"], 2) != promise.cost_usd:
         figures.append((f"${expected['cost_usd']:.2f}", "cost on average, with early releases"))
     if expected.get("processor_hours"):

@@ -104,6 +104,7 @@ def add_dashboard(app: FastAPI, service: Service) -> None:
         choice, page = view.model_dump(exclude={"page"}), view.page
         result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         if await progress.refresh(result["active"]):
+            # what was just computed changes the states and the order
             result = await run_in_threadpool(_list, overview, progress, owner, choice, page)
         return await run_in_threadpool(
             page_of, request, "/", "work.html", orders=_TITLES, only_owner=owner, **choice, **result
@@ -186,6 +187,7 @@ def _rank_attention(entry: WorkEntry) -> tuple[int, int, float]:
         return group, rank, entry.probability or 0.0
     if entry.goes_on and entry.due_s is not None:
         return group, rank, entry.due_s
+    # behind those with a deadline; only what needs attention is ordered by rank too
     return group, rank if group == 0 else 9, -entry.created_s
 
 
@@ -194,6 +196,7 @@ def _find_due(entry: WorkEntry) -> float:
 
 
 def _rank_least_probable(entry: WorkEntry) -> float:
+    # without a probability: last
     return 2.0 if entry.probability is None else entry.probability
 
 
@@ -307,4 +310,5 @@ class ActiveRuns:
                 status = await run_in_threadpool(run_status, self._service.live, run)
                 if status is not None and status["promise_state"] is not None:
                     results[run_id] = status
+        # replaced as a whole, so that ended runs are forgotten
         self._status = results

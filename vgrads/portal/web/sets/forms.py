@@ -150,6 +150,7 @@ def _add_changes(app: FastAPI, service: Service) -> None:
         options = await run_in_threadpool(service.sets.text, set_id, "options")
         changes = form.model_dump(include={"deadline_s", "needed", "budget_usd"})
         document = changed_document(text, head.summary.get("deadline_s"), changes)
+        # None among the changes means unchanged, so no limit is stated here
         if form.unlimited:
             document["budget_usd"] = None
         read = await service.read_set(json.dumps(document).encode(), "json")

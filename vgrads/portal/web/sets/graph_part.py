@@ -43,6 +43,7 @@ def graph_parts(
     rows = task_rows(chart["placements"], ())
     chosen = workflow or _choose_workflow(rows, parents)
     states = {row.task: row.state for row in rows if row.workflow == chosen}
+    # tasks that were done before this plan have no placement in it
     states |= {d["task"]: "done" for d in chart.get("done", ()) if d["workflow"] == chosen}
     base = f"/sets/{head.id}/tasks/{quote(chosen, safe='')}"
     links = {
@@ -54,6 +55,7 @@ def graph_parts(
     return {
         "graph": render_graph(f"Tasks of {chosen}", parents[chosen], states, links),
         "workflow": chosen,
+        # the chosen one is listed even beyond the limit
         "workflow_names": names if chosen in names else [chosen, *names],
     }
 

@@ -35,6 +35,7 @@ def add_history_page(app: FastAPI, service: Service) -> None:
             raise InputError("the name of a set is needed", where="name")
         owner = owner or who.user
         if owner != who.user and not who.operator:
+            # the same answer as for a name that nobody uses: names of others are not revealed
             raise HTTPException(404, f"no set '{name}'")
         rows = runs_of_name(service.store.reader, owner, name, MOST_RUNS)
         runs = [past_run(run, summary) for run, summary in rows]

@@ -35,6 +35,7 @@ def _describe_slot(plan: Json, workflow: str, requested: float) -> str:
     for placement in plan["placements"]:
         if placement["workflow"] == workflow:
             tasks.setdefault(placement["task"], []).append(placement)
+    # one replica in time is enough, so the most probable counts
     first = {name: max(copies, key=_find_probability) for name, copies in tasks.items()}
     limiting = min(first.values(), key=_find_probability, default=None)
     if limiting is None or _find_probability(limiting) >= requested:

@@ -58,10 +58,13 @@ class NewestQuestions:
         key = who.user, form
         question = self._newest.get(key)
         if question is None or question.digest != digest:
+            # first, so that a refused question does not end the one that is being answered
             refuse_too_often(self._limiter, self._rate, who)
             if question is not None:
                 question.task.cancel()
             question = self._begin(key, digest, call)
+        # wait leaves the task running when a request ends, since others may wait for the same
+        # answer
         await asyncio.wait([question.task], timeout=wait_s)
         if question.task.cancelled():
             raise HTTPException(409, "a newer question of this form is answered instead")
@@ -75,6 +78,7 @@ class NewestQuestions:
         question.task = asyncio.create_task(self._answer(question, call))
 
         def forget() -> None:
+            # a newer question may have taken its place
             if self._newest.get(key) is question:
                 del self._newest[key]
 

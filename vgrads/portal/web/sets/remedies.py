@@ -55,6 +55,7 @@ def _make_remedy(change: Json, promise: PromiseSummary) -> Remedy | None:
             before=f"instead of {format_duration(promise.deadline_s)}",
             **parts,
         )
+    # at least one workflow must remain needed
     if change["unit"] == "workflows" and promise.needed and promise.needed > amount:
         fewer = promise.needed - round(amount)
         return Remedy(
@@ -65,6 +66,7 @@ def _make_remedy(change: Json, promise: PromiseSummary) -> Remedy | None:
             **parts,
         )
     if change["unit"] == "USD" and promise.budget_usd is not None:
+        # an amount that is whole cents up to rounding is not raised by another cent
         budget_usd = math.ceil(100 * (promise.budget_usd + amount) - 1e-6) / 100
         return Remedy(
             field="budget_usd",
@@ -79,5 +81,6 @@ def _make_remedy(change: Json, promise: PromiseSummary) -> Remedy | None:
 def rounded_up(seconds: float) -> float:
     """Return a duration that users can read: in whole minutes, a short one in seconds; never
     shorter."""
+    # nobody states a long deadline to the second
     unit = 60.0 if seconds > _COARSE_S else 1.0
     return math.ceil(seconds / unit - 1e-6) * unit

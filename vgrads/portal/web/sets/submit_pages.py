@@ -148,6 +148,7 @@ async def _run_as_shown(
         return f"{page}/run"
     how = {"engine": "vgrads", "speed": None}
     try:
+        # the end of the key: keys have at most 200 characters
         await begin_run(service, set_id, who, how, f"{key}-run"[-200:], head.etag)
     except (HTTPException, InputError):  # the page that asks says why
         return f"{page}/run"

@@ -197,6 +197,7 @@ def task_rows(placements: Iterable[Json], attempts: Iterable[Json]) -> list[List
         key = attempt["workflow"], attempt["task"]
         row = result.get(key) or ListedTask(workflow=key[0], task=key[1], state=attempt["state"])
         row = replace(row, attempts=row.attempts + attempt.get("count", 1))
+        # attempts with another state say nothing about the one that is shown
         result[key] = _add_result(row, attempt) if attempt["state"] == row.state else row
     return sorted(result.values(), key=lambda row: (_rank(row.state), row.workflow, row.task))
 
