@@ -12,8 +12,8 @@ from vgrads.planner.snapshot import ReplicaKey, TaskKey
 
 
 def over(state: RunState) -> bool:
-    """True if no replica waits or runs, every slot is terminal or was never requested, and no plan
-    is pending."""
+    """True if every slot is terminal, and no plan is pending: no replica waits or runs then, and
+    the end of a run has released slots that were never requested."""
     return not state.replanning and all(
         record.state is not None and record.state.ended for record in state.slots.values()
     )

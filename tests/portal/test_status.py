@@ -170,6 +170,8 @@ def test_what_costs_something_is_confirmed_also_without_scripts(looking):
     assert NAUGHTY not in requested
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', requested))
     fields = {name: html.unescape(value) for name, value in fields.items()} | {"speed": "60"}
+    stopped = client.post(f"{base}/run", data=fields | {"speed": "0"}, headers=PAGE)
+    assert stopped.status_code == 422  # of a clock that stands still
     for _ in range(2):  # a second click begins nothing
         assert client.post(f"{base}/run", data=fields, headers=PAGE).status_code == 303
     assert len(client.get(f"/v1/workflow-sets/{set_id}").json()["runs"]) == 1

@@ -176,6 +176,14 @@ def test_the_expiry_of_the_token(reply, state):
             "doubtful",
             "inline",
         ),
+        *(
+            (
+                GUARDED | {"content-security-policy": f"default-src *; style-src *; {more}"},
+                "doubtful" if "script" in more else "ok",
+                "inline" if "script" in more else "is set",
+            )
+            for more in ("script-src 'unsafe-inline'", "style-src-attr 'unsafe-inline'")
+        ),
     ],
 )
 def test_the_headers(headers, state, word):

@@ -208,7 +208,11 @@ def judge_headers(reply: Reply) -> Check:
     problems = []
     if "default-src" not in policy:
         problems.append(("no Content-Security-Policy", "let the proxy pass it on"))
-    elif "unsafe-" in policy.partition("style-src")[0]:
+    elif any(
+        "unsafe-" in directive
+        for directive in policy.split(";")
+        if not directive.strip().startswith("style-src")
+    ):
         problems.append(("the Content-Security-Policy permits inline scripts", "do not replace it"))
     if reply.headers.get("x-content-type-options", "").lower() != "nosniff":
         problems.append(("no X-Content-Type-Options: nosniff", "let the proxy pass it on"))

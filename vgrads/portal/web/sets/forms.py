@@ -94,7 +94,7 @@ def _add_actions(app: FastAPI, service: Service) -> None:
         who: Submitter,
         key: FormKey,
         plan: FormKey,
-        speed: Annotated[str, Form(pattern=r"^\d{0,6}$")] = "",
+        speed: Annotated[str, Form(pattern=r"^([1-9]\d{0,5})?$")] = "",
         rerun: Annotated[bool, Form()] = False,
     ) -> RedirectResponse:
         how: Json = {"engine": "vgrads", "speed": float(speed) if speed else None}
