@@ -13,7 +13,7 @@ from tests.services.fixtures import there
 pytestmark = pytest.mark.services
 
 _PROGRAM = """
-import json, sys
+import json, sys, time
 sys.path.insert(0, sys.argv[2])
 from generated.client import Client
 from generated.api.forecasts import read_wait_bound
@@ -23,7 +23,10 @@ from generated.models import Problem, SetDocument
 client = Client(base_url=sys.argv[1])
 document = SetDocument.from_dict(json.loads(sys.argv[3]))
 submitted = submit_workflow_set.sync(client=client, body=document)
-read = read_workflow_set.sync(submitted.id, client=client)
+end_s = time.monotonic() + 60.0
+while (read := read_workflow_set.sync(submitted.id, client=client)).promise is None:
+    assert time.monotonic() < end_s, "it is not planned"
+    time.sleep(0.1)
 listed = list_workflow_sets.sync(client=client, limit=1)
 bound = read_wait_bound.sync("mayhem", "default", client=client, procs=4)
 missing = read_workflow_set.sync("set-0123456789", client=client)
