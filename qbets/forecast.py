@@ -18,7 +18,13 @@ from vgrads.qbets.bounds import (
 )
 from vgrads.qbets.clusters import SIZES, find_bin
 from vgrads.qbets.downtime import Downtime
-from vgrads.qbets.predictor import UNJUDGED, IssuedRecord, QueuePredictor, Settings
+from vgrads.qbets.predictor import (
+    UNJUDGED,
+    IssuedRecord,
+    QueuePredictor,
+    Settings,
+    count_outcomes,
+)
 from vgrads.qbets.replay import learn
 from vgrads.qbets.stream import compute_corrected_bounds
 from vgrads.traces.records import JobLog
@@ -167,7 +173,7 @@ def freeze(predictor: QueuePredictor, first_s: float) -> QueueForecast:
         settings=predictor.settings,
         downtime=predictor.downtime.at(predictor.now_s),
         correction_factor=predictor.correction_factor,
-        record=IssuedRecord(len(predictor.missed), len(predictor.missed) - sum(predictor.missed)),
+        record=count_outcomes(predictor.missed),
         # copied, because the predictor may replay further
         of_users=dict(predictor.ahead),
     )

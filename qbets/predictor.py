@@ -15,7 +15,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -124,6 +124,11 @@ class IssuedRecord(NamedTuple):
 
 
 UNJUDGED = IssuedRecord()
+
+
+def count_outcomes(missed: Collection[bool]) -> IssuedRecord:
+    """Return the record of bounds, of each whether it was missed."""
+    return IssuedRecord(len(missed), len(missed) - sum(missed))
 
 
 @dataclass(frozen=True, slots=True)

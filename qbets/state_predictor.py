@@ -35,7 +35,7 @@ from vgrads.qbets.events import (
     make_events,
 )
 from vgrads.qbets.past_replay import BACK, NONE, FurtherBounds, PastReplay
-from vgrads.qbets.predictor import IssuedRecord, QueuePredictor, Settings
+from vgrads.qbets.predictor import IssuedRecord, QueuePredictor, Settings, count_outcomes
 from vgrads.qbets.state.queue_features import FEATURES, LIKE_S
 from vgrads.qbets.state.queue_state import QueueState
 from vgrads.qbets.state.queue_tables import LEAVE, SUBMIT, JobColumns
@@ -284,7 +284,7 @@ class StatePredictor:
         """Return the record of the newest bounds for jobs of a queue, by number; of all if −1."""
         queues = self._viewed.log.queue
         missed = [m for row, m in self.correction.missed if queue in {-1, int(queues[row])}]
-        return IssuedRecord(len(missed), len(missed) - sum(missed))
+        return count_outcomes(missed)
 
     @property
     def floor(self) -> QueuePredictor:

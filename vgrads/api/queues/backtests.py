@@ -76,13 +76,7 @@ def _run_trials(replay: BacktestJob, callback: ProgressCallback | None = None) -
     log = open_history(replay.path, replay.reading)
     trials = _list_trials(replay, log, callback)
     if replay.settings.looks_at_state:
-        for trial in trials:
-            if trial.probability == ALARM_LEVEL:
-                row = trial.row()
-                if row.coverage is not None:
-                    covered = round(row.coverage * row.scored)
-                    day = datetime.now(UTC).date().isoformat()
-                    store(_name_backtest(log, trial.queue), KeptBacktest(row.scored, covered, day))
+        _keep_backtests(log, trials)
     return trials
 
 
@@ -93,6 +87,16 @@ class KeptBacktest(NamedTuple):
     scored: int
     covered: int
     day: str
+
+
+def _keep_backtests(log: JobLog, trials: Iterable[Trial]) -> None:
+    day = datetime.now(UTC).date().isoformat()
+    for trial in trials:
+        scored = trial.scored
+        if trial.probability == ALARM_LEVEL and scored.any():
+            covered = int((trial.log.wait_s[scored] <= trial.issued_s[scored]).sum())
+            kept = KeptBacktest(int(scored.sum()), covered, day)
+            store(_name_backtest(log, trial.queue), kept)
 
 
 def find_kept_backtest(log: JobLog, queue: LogQueue) -> KeptBacktest | None:

@@ -46,17 +46,16 @@ class Dispatchers:
         """Start dispatchers where needed; called twice per second."""
         now = time.monotonic()
         names = {name for name, owner in BagStore(self.store.engine).unended() if owner != HERE}
-        for name in self._failures.keys() - names:
-            del self._failures[name]
+        for known in (self._failures, self._pauses):
+            for name in known.keys() - names:  # its work is done: the next begins without a pause
+                del known[name]
         for name in names:
             child = self._children.get(name)
             pause = self._pauses.setdefault(name, _Pause())
             if now < pause.until_s:
                 continue
             if child is not None and child.is_alive():
-                # it ran longer than the backoff before it, which begins anew
-                self._failures.pop(name, None)
-                del self._pauses[name]
+                self._failures.pop(name, None)  # it ran longer than the backoff before it
                 continue
             if is_worked_on(dispatcher_folder(name)):
                 continue

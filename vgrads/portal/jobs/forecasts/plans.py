@@ -23,6 +23,7 @@ from vgrads.kernel.units import format_count
 from vgrads.planner.plan import SlotUse
 from vgrads.portal.records.forecasts.journal import ForecastJournal
 from vgrads.portal.records.reading.forecast_scores import read_records, records_in
+from vgrads.vgrid.catalog import Queue
 from vgrads.vgrid.slot import Slot
 
 if TYPE_CHECKING:  # loaded by runs alone
@@ -58,7 +59,14 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     otherwise the user's database."""
     keys = sorted({(use.slot.site, use.slot.queue or ON_DEMAND) for use in planned.plan.uses})
     records = records_in(store.reader, keys) if store else read_records(keys)
-    missed, short = _list_missed_histories(planned, keys), _list_short_histories(planned, keys)
+    queues = {
+        (site.name, queue.name): queue
+        for site in planned.grid.catalog.sites
+        for queue in site.queues
+        if (site.name, queue.name) in keys
+    }
+    missed = _list_missed_histories(planned.grid, queues)
+    short = _list_short_histories(planned.grid, queues)
     by_queue = {
         key: [
             text
@@ -70,17 +78,18 @@ def queue_notes(planned: Planned, store: Store | None = None) -> list[str]:
     return [f"{site}/{queue}: {'; '.join(why)}" for (site, queue), why in by_queue.items() if why]
 
 
-def _list_missed_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
+def _list_missed_histories(
+    grid: GridSnapshot, queues: Mapping[QueueKey, Queue]
+) -> dict[QueueKey, str]:
     """Return a line for each queue with too many waits beyond their bounds: in the last backtest of
     its history, or among the newest bounds of the forecast that the plan uses."""
-    grid, result = planned.grid, dict[QueueKey, str]()
-    queues = {(site.name, q.name): q for site in grid.catalog.sites for q in site.queues}
-    for key in keys:
+    result = dict[QueueKey, str]()
+    for key, queue in queues.items():
         forecast = grid.forecasts.get(key)
         if forecast is None or key not in grid.logs:
             continue
         reasons, (judged, held) = list[str](), forecast.record
-        kept = find_kept_backtest(grid.logs[key], queues[key].of_log)
+        kept = find_kept_backtest(grid.logs[key], queue.of_log)
         if kept is not None and kept.covered < ALARM * kept.scored:
             reasons.append(
                 f"the backtest of its history on {kept.day} covered "
@@ -96,17 +105,18 @@ def _list_missed_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[Q
     return result
 
 
-def _list_short_histories(planned: Planned, keys: Iterable[QueueKey]) -> dict[QueueKey, str]:
+def _list_short_histories(
+    grid: GridSnapshot, queues: Mapping[QueueKey, Queue]
+) -> dict[QueueKey, str]:
     """Return a line for each queue with too few past waits for a bound at .95."""
-    grid, result = planned.grid, dict[QueueKey, str]()
-    queues = {(site.name, q.name): q for site in grid.catalog.sites for q in site.queues}
-    for key in keys:
+    result = dict[QueueKey, str]()
+    for key, queue in queues.items():
         log = grid.logs.get(key)
-        if key not in queues or (log is None and key not in grid.words):
-            continue  # a cloud, or a queue of which its entry states all
+        if log is None and key not in grid.words:
+            continue  # a queue of which its entry states all
         jobs = 0
         if log is not None:
-            own = log.only_queue(queues[key].of_log)
+            own = log.only_queue(queue.of_log)
             jobs = int((own.started & (own.start_s <= grid.instants[key])).sum())
         if jobs <= ENOUGH:
             basis = BASIS if key in grid.words else "so few waits"
