@@ -5,6 +5,7 @@ The TOML form is fixed in the contracts; the portal's database stores the same f
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -239,6 +240,13 @@ def _read_access(entry: AccessDocument) -> SiteAccess:
     return SiteAccess(
         **plain, timeout_s=float(entry.timeout), poll_s=float(entry.poll), price_date=stated
     )
+
+
+def describe_this_machine(procs: int = 0) -> Catalog:
+    """Return this machine as the site ``local``: so many tasks at once, by default one for each
+    processor."""
+    site = SiteDocument(name="local", kind="local", procs=procs or os.cpu_count() or 1)
+    return build_catalog(SitesDocument(site=(site,)), Path(), "this machine")
 
 
 def _read_node(entry: NodeDocument | SiteDocument, name: str, cores: int) -> NodeType:

@@ -9,10 +9,10 @@ import time
 import pytest
 
 from tests.waiting import until
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.api.slurm.records import FIRST_ID
 from vgrads.api.slurm.service import SlurmService
 from vgrads.portal.charts.gantt import render_html
+from vgrads.vgrid.catalog import describe_this_machine
 
 REQUESTS = map(str, itertools.count())
 

@@ -66,8 +66,7 @@ def _connect_here(
     document: dict[str, Any],
 ) -> Place:
     from vgrads.api.bags.in_process import LocalChannel
-    from vgrads.api.queues.sites import describe_this_machine
-    from vgrads.interface.catalogs import catalog_of
+    from vgrads.vgrid.catalog import describe_this_machine
 
     is_local = sites in ("local", THIS_MACHINE, None)
     if is_local:
@@ -75,6 +74,8 @@ def _connect_here(
         procs = max_workers or len(os.sched_getaffinity(0))
         catalog = describe_this_machine(procs)
     else:
+        from vgrads.interface.catalogs import catalog_of
+
         catalog, procs = catalog_of(sites), max_workers or 8
     hosts: dict[str, Any] = {"idle": "10m"}
     if max_workers and not is_local:

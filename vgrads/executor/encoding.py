@@ -21,15 +21,18 @@ from typing import Any, Protocol
 import cloudpickle
 
 from vgrads.agent import functions
-from vgrads.agent.functions.packing import pack, packed_size, unpack, write_packed
+from vgrads.agent.functions.packing import IN_FILE, pack, packed_size, unpack, write_packed
 from vgrads.agent.functions.pickling import PLAIN, CannotBePickled, blame, dump, opened
 from vgrads.exchange.function_file import SHIPPED_PACKAGE
 from vgrads.kernel.errors import VgradsError
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
-_INLINE = 24 << 10
+_INLINE = 48 << 10
 """Parts of a call up to this size in bytes travel with it; larger ones are files, sent once to a
-node."""
+node, which asks for them with a request of their own."""
+_LONGEST_CALL = 72 << 10
+"""A call whose parts are larger together, as one of many small results, is a file as a whole: its
+text, a third longer, must fit a message to an interpreter."""
 _INLINE_AGAIN = 2 << 10  # bytes of what many calls have in common
 _MOST_LABEL = 60
 
@@ -148,8 +151,12 @@ class CallEncoder:
         }
         if results:
             head["results"] = [ref(result) for result in results]
-        packed = pack([json.dumps(head).encode(), *inline])
-        text = binascii.b2a_base64(packed, newline=False).decode()
+        parts = [json.dumps(head).encode(), *inline]
+        if packed_size(parts) > _LONGEST_CALL:
+            digests.append(self._digest(parts, again=False))
+            text = f"{IN_FILE}{digests[-1]}"
+        else:
+            text = binascii.b2a_base64(pack(parts), newline=False).decode()
         return f"{_label(function)}\t{text}\t{','.join(digests)}"
 
     def _digest(self, parts: Sequence[Any], again: bool) -> str:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import THIS_MACHINE, embedded_data
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.interface.arguments import FileName, path_of
 from vgrads.kernel.documents import validate
-from vgrads.vgrid.catalog import Catalog, build_catalog, load_catalog
+from vgrads.vgrid.catalog import Catalog, build_catalog, describe_this_machine, load_catalog
 from vgrads.vgrid.documents import SitesDocument
 
 Sites = FileName | Mapping[str, Any]

@@ -23,10 +23,10 @@ import traceback
 from collections import OrderedDict
 from typing import Any, Callable, List, Sequence, Union
 
-from .packing import CURRENT, LONGEST, pack, packed_size, unpack, write_packed
+from .packing import CURRENT, IN_FILE, LONGEST, pack, packed_size, unpack, write_packed
 from .pickling import CannotBePickled, blame, dump, load, opened
 
-_INLINE = 24 << 10  # bytes of a result that travel with its report
+_INLINE = 48 << 10  # bytes of a result that travel with its report: 64 KiB as text
 _MOST_FUNCTIONS = 64
 Reference = Union[str, List[int]]
 """Where the parts of an object are: the digest of a file, or [begin, end] among the parts that
@@ -90,7 +90,7 @@ class CallRunner:
         try:
             if setup and setup not in self._ready:
                 self._set_up(setup)
-            value = self._run(unpack(binascii.a2b_base64(text)))
+            value = self._run(self._parts_of_call(text))
         except BaseException as error:
             return 1, _dump_error(error)
         try:
@@ -99,6 +99,11 @@ class CallRunner:
             return 1, _dump_error(_explain_pickling_error(value, error))
         except BaseException as error:
             return 1, _dump_error(error)
+
+    def _parts_of_call(self, text: str) -> list[memoryview]:
+        if text.startswith(IN_FILE):
+            return self._blobs.parts(text[len(IN_FILE) :], ())
+        return unpack(binascii.a2b_base64(text))
 
     def _run(self, parts: Sequence[memoryview]) -> object:
         head = json.loads(bytes(parts[0]))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from vgrads.api.config import THIS_MACHINE
 from vgrads.api.queues.history_files import open_history
 from vgrads.api.queues.log_queues import log_queue_row
 from vgrads.api.queues.queries import reading_json
@@ -17,8 +14,7 @@ from vgrads.kernel.units import format_instant
 from vgrads.traces.plausibility import find_more_than_stated
 from vgrads.vgrid.acquisition import Acquisition
 from vgrads.vgrid.binding import learn_binding
-from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site, build_catalog
-from vgrads.vgrid.documents import SiteDocument, SitesDocument
+from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 
 Json = dict[str, Any]
 
@@ -123,10 +119,3 @@ def queue_row(queue: Queue, procs: int) -> Json:
         "reading": reading_json(whole, find_more_than_stated(whole, procs)),
     }
     return row | {"history": history}
-
-
-def describe_this_machine(procs: int = 0) -> Catalog:
-    """Return this machine as the site ``local``: so many tasks at once, by default one for each
-    processor."""
-    site = SiteDocument(name="local", kind="local", procs=procs or os.cpu_count() or 1)
-    return build_catalog(SitesDocument(site=(site,)), Path(), THIS_MACHINE)

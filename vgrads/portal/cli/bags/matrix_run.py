@@ -22,7 +22,6 @@ from vgrads.api.bags.matrices import (
 from vgrads.api.bags.matrix_goals import MatrixGoal
 from vgrads.api.bags.sites import find_places
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.api.wiring import are_all_simulated
 from vgrads.dispatch.core.tasks import DONE
 from vgrads.dispatch.document import BagDocument
@@ -41,7 +40,7 @@ from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import ENDED, BagEntry, read_bag_status
 from vgrads.portal.records.reading.sites import choose_catalog
 from vgrads.portal.records.store import Store
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, describe_this_machine
 from vgrads.workflows.generated.blocks import DISPATCH_S, BlockGrid, block_of
 
 

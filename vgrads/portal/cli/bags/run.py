@@ -22,7 +22,6 @@ from vgrads.api.bags.results_folder import (
 )
 from vgrads.api.bags.sites import check_places, select_usable_sites
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.document import BagDocument, load_bag
@@ -40,7 +39,7 @@ from vgrads.portal.records.bags import BagStore, PlainStore, open_store
 from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.bags import ENDED, HERE, BagEntry
 from vgrads.portal.records.reading.sites import choose_catalog
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, describe_this_machine
 
 if TYPE_CHECKING:
     from vgrads.api.pools.ledger import Ledger

@@ -17,7 +17,6 @@ from vgrads.api.config import make_home
 from vgrads.api.pools.document import load_pool
 from vgrads.api.pools.execution import PoolWork
 from vgrads.api.pools.view import PoolMemory, PoolStatus, decide_now, entry_of
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.storage.status import exclusive
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
@@ -26,6 +25,7 @@ from vgrads.portal.cli.pools.text import pool_line, pool_table
 from vgrads.portal.cli.terminal import console, table_text
 from vgrads.portal.records.reader import new_id
 from vgrads.portal.records.reading.sites import choose_catalog
+from vgrads.vgrid.catalog import describe_this_machine
 
 
 def run_pool(file: Path, sites: Path | None, service: str | None, as_json: bool) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from vgrads.api.config import make_home
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.api.slurm.service import LOG, last_problem, refuse_second, socket_of, sweep
 from vgrads.kernel.errors import InputError, SiteError
 from vgrads.kernel.files import write_text
@@ -29,7 +28,7 @@ from vgrads.slurm.program import (
     listens,
     send_once,
 )
-from vgrads.vgrid.catalog import Catalog
+from vgrads.vgrid.catalog import Catalog, describe_this_machine
 
 _OF_SITES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "PBS_CONF_FILE")
 """Variables that state where batch systems are configured: those at the installation."""

@@ -24,6 +24,7 @@ from vgrads.vgrid.catalog import (
     Site,
     build_catalog,
     choose_queue,
+    describe_this_machine,
     load_catalog,
     split_queue_name,
 )
@@ -45,9 +46,6 @@ def choose_catalog(file: Path | None) -> Catalog:
     ``here``, where there is no such file, is this machine.
     """
     if is_this_machine(file):
-        # imported late: few services use this machine as a site
-        from vgrads.api.queues.sites import describe_this_machine
-
         return describe_this_machine()
     if file is not None:
         return add_collected(load_catalog(file))
