@@ -17,7 +17,7 @@ from resource import RLIMIT_NOFILE, setrlimit
 from urllib.parse import unquote
 
 from vgrads.exchange.agent_file import build_agent_file
-from vgrads.exchange.keys import make_keys
+from vgrads.exchange.certificate import make_certificate
 
 KEY = "a-key"
 PATIENCE_S = 15.0
@@ -208,7 +208,7 @@ async def at_work(secure: bool = False, python: str = sys.executable, files: int
     with tempfile.TemporaryDirectory() as folder:
         context = None
         if secure:
-            certificate, key = make_keys()
+            certificate, key = make_certificate()
             (Path(folder) / "pem").write_text(certificate + key)
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(Path(folder) / "pem")

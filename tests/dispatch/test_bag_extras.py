@@ -8,11 +8,10 @@ import pytest
 from tests.services.dask import dask_cluster
 from vgrads.api.bags.execution import BagWork, ControlRequests, submit_bag
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.document import load_bag
 from vgrads.dispatch.storage.status import read_status
 from vgrads.portal.jobs.bags import Crew, submit
-from vgrads.vgrid.catalog import load_catalog
+from vgrads.vgrid.catalog import describe_this_machine, load_catalog
 
 HERE = describe_this_machine()
 

@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from tests.conftest import ROOT
 from tests.dispatch.test_bag_work import ends
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import describe_this_machine
 from vgrads.dispatch.document import load_bag
 from vgrads.kernel.errors import INTERNAL_ERROR
 from vgrads.kernel.watchdog import SilentTime, Watchdog
 from vgrads.portal.jobs.bags import Crew, submit
 from vgrads.portal.records.bags import BagStore
+from vgrads.vgrid.catalog import describe_this_machine
 
 BAG = 'name: sweep\ncommand: "sleep .1; echo {n}"\nparameters: {n: {range: [1, 41]}}\n'
 HANGS = """
 import threading
 from vgrads.api.config import dispatcher_folder
-from vgrads.api.queues.sites import describe_this_machine
+from vgrads.vgrid.catalog import describe_this_machine
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.portal.jobs.bags import Crew
 from vgrads.portal.records.store import Store

@@ -66,7 +66,7 @@ def test_a_call_is_a_message_that_an_interpreter_takes_and_reads(sizes, whole, t
     _, text, digests = command.split("\t")
     assert len(text) < 100 << 10
     assert len(futures) == len(sizes)
-    assert {name for name in digests.split(",") if name} == set(os.listdir(folder))
+    assert {name for name in digests.split(",") if name} == {path.name for path in folder.iterdir()}
     code, parts = CallRunner(str(folder)).result_of(text)
     assert (code, load(parts)) == (0, [*sizes, whole])
 

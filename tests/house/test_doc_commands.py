@@ -16,6 +16,7 @@ from vgrads.traces.history import read_history
 RESULTS = sorted((ROOT / "studies" / "results").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *RESULTS]
 ELSEWHERE = {
+    "vgrads study spot --leaderboard": "needs a checkout of the leaderboard",
     "vgrads serve": "tests/portal/test_portal.py begins and kills services",
     "vgrads alarms add": "tests/portal/test_alarm_targets.py, with servers",
     "vgrads alarms test": "tests/portal/test_alarm_targets.py, with servers",

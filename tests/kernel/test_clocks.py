@@ -10,7 +10,7 @@ from immutables import Map
 
 from vgrads.api.plans.execution import StartedRun, begin_now
 from vgrads.api.plans.run_setup import RunOptions
-from vgrads.exchange.keys import make_keys
+from vgrads.exchange.certificate import make_certificate
 from vgrads.execmgr.core.states import RunState
 from vgrads.vgrid.catalog import Catalog
 
@@ -46,6 +46,6 @@ def test_where_the_machine_was_started_anew_only_the_calendar_tells(begun):
 def test_the_keys_of_a_run_hold_whatever_the_calendar_of_a_machine_says():
     """A worker whose calendar is behind the manager's refused what was valid from the manager's now
     on."""
-    certificate = x509.load_pem_x509_certificate(make_keys()[0].encode())
+    certificate = x509.load_pem_x509_certificate(make_certificate()[0].encode())
     assert certificate.not_valid_before_utc.year < 2001
     assert certificate.not_valid_after_utc.year == 9999

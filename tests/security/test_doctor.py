@@ -103,11 +103,12 @@ def test_a_new_home_is_private_whatever_was_stored_first(vgrads, doctor, tmp_pat
         ("vgrads.db", 0o644, "private files"),
         ("vgrads-1.db", 0o640, "private files"),
         ("dispatchers/a/key.pem", 0o604, "private files"),
+        ("dispatchers/a/secret", 0o604, "private files"),
     ],
 )
 def test_files_that_others_may_read(doctor, vgrads, home, name, mode, check):
     assert vgrads("db", "backup", home / "vgrads-1.db").code == 0
-    open_keys(home / "dispatchers" / "a")
+    open_keys(home / "dispatchers" / "a").context()
     assert doctor()[0] == 0
     (home / name).chmod(mode)
     code, checks = doctor()

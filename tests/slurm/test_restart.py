@@ -116,7 +116,7 @@ HANGS = """
 import sys, threading
 from pathlib import Path
 from vgrads.api.bags.in_process import LocalChannel
-from vgrads.api.queues.sites import describe_this_machine
+from vgrads.vgrid.catalog import describe_this_machine
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.portal.web.slurm.serving import SlurmServing, serve_slurm
 

@@ -7,7 +7,6 @@ Shipped to nodes: the standard library only, Python 3.8 or newer.
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from contextlib import suppress
 from typing import Mapping, Sequence
 
@@ -36,6 +35,8 @@ def end_container(words: Sequence[str], environment: Mapping[str, str]) -> None:
     """End a container by this command; a missing one is no error, and the wait for an engine that
     hangs is short."""
     if words:
+        import subprocess  # noqa: PLC0415 loads much; few tasks run in containers
+
         with suppress(OSError, subprocess.SubprocessError):
             subprocess.run(
                 words,

@@ -12,7 +12,6 @@ import threading
 import time
 from datetime import datetime, timezone
 from typing import Callable, Mapping
-from urllib.request import Request, urlopen
 
 from .machine import NodeIdentity
 from .session import Session
@@ -55,6 +54,8 @@ class InterruptionNotice:
         return time.monotonic() + max(0.0, left_s)
 
     def _get(self, path: str) -> bytes:
+        from urllib.request import Request, urlopen  # noqa: PLC0415 loads much, for spot nodes
+
         headers = {}
         try:
             seconds = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}

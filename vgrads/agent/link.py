@@ -10,20 +10,24 @@ import math
 import os
 import re
 import socket
-import ssl
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Mapping, MutableMapping, NamedTuple
+from typing import TYPE_CHECKING, Callable, Mapping, MutableMapping, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from .tcp import connect_tcp
+from .tcp import connect_here, connect_tcp
+
+if TYPE_CHECKING:
+    import ssl
 
 PATIENCE_S = 20.0
 """Timeout of a file transfer without progress, in seconds."""
 _CONNECT_S, _ATTEMPT_S = 10.0, 30.0  # timeouts: of a step towards a contact, of all of them
 _SLOWEST = 20_000  # bytes per second of a network over which large messages still pass
 _MOST_HEAD, _MOST_BODY = 1 << 16, 1 << 30
+HERE = "unix"
+"""Scheme of the contact of a manager on this machine: a socket that only its owner reaches."""
 OURS = "X-Vgrads"
 """Header of the manager's own errors: a proxy on the way also answers 403."""
 KEY, KEY_DESCRIPTOR = "VGRADS_HOST_KEY", "VGRADS_KEY_FD"
@@ -70,7 +74,8 @@ def contacts_of(environment: Mapping[str, str]) -> list[str]:
         raise ValueError("VGRADS_CONTACT names no manager")
     for contact in contacts:
         parts = urlsplit(contact)
-        if parts.scheme not in ("tls", "tcp") or not parts.hostname or not parts.port:
+        is_address = parts.scheme in ("tls", "tcp") and parts.hostname and parts.port
+        if not is_address and not (parts.scheme == HERE and parts.path):
             raise ValueError(f"no contact: {contact!r}")
     return contacts
 
@@ -113,6 +118,8 @@ class ManagerAddress(NamedTuple):
 
     def _connect(self, contact: str) -> socket.socket:
         parts = urlsplit(contact)
+        if parts.scheme == HERE:
+            return connect_here(unquote(parts.path), _CONNECT_S)
         host, port = parts.hostname or "", parts.port or 0
         secure = parts.scheme == "tls"
         if self.proxy and (self.plain_proxy or secure) and not (self._bypassed(host, port)):
@@ -136,6 +143,8 @@ class ManagerAddress(NamedTuple):
         return bool(request.proxy_bypass_environment(f"{host}:{port}"))  # type: ignore[attr-defined]
 
     def _context(self) -> ssl.SSLContext:
+        import ssl  # noqa: PLC0415 not where the manager is on this machine
+
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = False  # the certificate is pinned: its key proves the manager
@@ -146,7 +155,8 @@ class ManagerAddress(NamedTuple):
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
-        return {"Host": urlsplit(self.contacts[0]).netloc, "Authorization": f"Bearer {self.key}"}
+        host = urlsplit(self.contacts[0]).netloc or "localhost"
+        return {"Host": host, "Authorization": f"Bearer {self.key}"}
 
 
 def _connect_through(proxy: str, host: str, port: int) -> socket.socket:
@@ -184,12 +194,22 @@ class PendingRequest(NamedTuple):
     size: int
 
 
+def _list_not_now(is_tls: bool) -> tuple[type[Exception], ...]:
+    """Return what a socket raises where it can neither read nor write now."""
+    if not is_tls:
+        return (BlockingIOError,)
+    import ssl  # noqa: PLC0415 loaded already, by the connection
+
+    return (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
 class ManagerConnection:
     """A non-blocking connection: requests are pipelined, answers arrive in their order."""
 
     def __init__(self, plain: socket.socket, manager: ManagerAddress) -> None:
         plain.setblocking(False)
-        self._socket = plain
+        self._socket, self._is_tls = plain, hasattr(plain, "cipher")
+        self._not_now = _list_not_now(self._is_tls)
         lines = "".join(f"{name}: {value}\r\n" for name, value in manager.headers.items())
         self._head = f"POST /exchange HTTP/1.1\r\n{lines}Content-Type: application/json\r\n"
         self._out = bytearray()
@@ -228,7 +248,7 @@ class ManagerConnection:
 
     def write(self) -> None:
         """Write as much as possible without blocking."""
-        with suppress(BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+        with suppress(*self._not_now):
             while self._out:
                 del self._out[: self._socket.send(self._out[:_PIECE])]
 
@@ -236,14 +256,14 @@ class ManagerConnection:
         """Return the answers received in full: status and body. Raise OSError where the connection
         is lost."""
         gone, before = False, len(self._in)
-        with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        with suppress(*self._not_now):
             while True:  # TLS may buffer more than the socket reports
                 piece = self._socket.recv(_PIECE)
                 gone = not piece
                 if gone:
                     break
                 self._in += piece
-                if len(piece) < _PIECE and not isinstance(self._socket, ssl.SSLSocket):
+                if len(piece) < _PIECE and not self._is_tls:
                     break
         if len(self._in) > before:
             self._received_s = time.monotonic()

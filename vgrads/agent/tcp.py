@@ -1,4 +1,4 @@
-"""TCP connections that end at another process.
+"""Connections that end at another process, over TCP or on this machine.
 
 Shipped to nodes: the standard library only, Python 3.8 or newer.
 """
@@ -11,6 +11,21 @@ import socket
 import struct
 
 _ABORT = struct.pack("ii", 1, 0)
+
+
+def connect_here(path: str, timeout_s: float) -> socket.socket:
+    """Connect to a socket of this machine. Raise OSError where nobody listens."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_s)
+    try:
+        connection.connect(path)
+    except FileNotFoundError:  # a manager that ended for good has removed its folder
+        connection.close()
+        raise ConnectionRefusedError(errno.ECONNREFUSED, f"no socket {path}") from None
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def connect_tcp(

@@ -93,8 +93,12 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        plain = transport.get_extra_info("socket")
+        if plain is not None and plain.family == socket.AF_UNIX:
+            self.peer = "this machine"
+            return
         self.peer = str((transport.get_extra_info("peername") or ("?",))[0])
-        if (plain := transport.get_extra_info("socket")) is not None:
+        if plain is not None:
             for option, value in _KEEPALIVE:
                 plain.setsockopt(*option, value)
 

@@ -1,32 +1,22 @@
 """Keys of agents, one for each slot: derived from the manager's secret, so that none is stored.
-And the certificate by which agents know their manager."""
+And the addresses by which agents reach their manager."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import hmac
+import os
 import secrets
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from urllib.parse import quote
 
 from vgrads.kernel.files import write_whole
 
-_CERTIFICATE, _PORT = "cert.pem", "port"  # in a manager's folder
-MANAGER_NAME = "vgrads-run"
-"""The common name in every manager's certificate."""
-_NAME = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, MANAGER_NAME)])
-_FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""Always, as far as X.509 can express it (RFC 5280, 4.1.2.5): the keys end with the run. If
-validity began at creation, every machine whose calendar is behind the manager's would reject the
-certificate."""
+_PORT = "port"  # in a manager's folder
+_LONGEST_SOCKET = 107
 
 
 def derive_key(secret: bytes, slot: str) -> str:
@@ -50,60 +40,60 @@ def _sign(secret: bytes, slot: str) -> str:
     return hmac.new(secret, slot.encode(), hashlib.sha256).hexdigest()
 
 
-def make_keys() -> tuple[str, str]:
-    """Return (certificate, key) in PEM. The certificate is its own authority: a process with the
-    run's key belongs to the run."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(_NAME)
-        .issuer_name(_NAME)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(_FROM)
-        .not_valid_after(_UNTIL)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return certificate.public_bytes(serialization.Encoding.PEM).decode(), private.decode()
-
-
 @dataclass(frozen=True)
 class Keys:
-    """A manager's certificate and key (PEM), and the secret from which agents' keys are
-    derived."""
+    """The secret of a manager's folder, from which agents' keys are derived, and its certificate:
+    made when it is needed first, since agents on this machine need none."""
 
-    certificate: str
-    key: Path
+    folder: Path
     secret: bytes
+
+    @property
+    def certificate(self) -> str:
+        """The manager's certificate (PEM)."""
+        return self._open_certificate()[0].read_text()
+
+    def _open_certificate(self) -> tuple[Path, Path]:
+        """Return the files of the certificate and its key."""
+        certificate, key = self.folder / "cert.pem", self.folder / "key.pem"
+        if not (certificate.exists() and key.exists()):
+            from vgrads.exchange.certificate import make_certificate  # noqa: PLC0415 loads much
+
+            for path, text in zip((certificate, key), make_certificate(), strict=True):
+                write_whole(path, text.encode(), 0o600)
+        return certificate, key
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS settings of the manager's port."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.key.parent / _CERTIFICATE, self.key)
+        context.load_cert_chain(*self._open_certificate())
         return context
 
     def contact(self, host: str, port: int) -> dict[str, str]:
-        """Return the variables by which agents reach and know the manager."""
+        """Return the variables by which agents elsewhere reach and know the manager."""
         return {"VGRADS_CONTACT": f"tls://{host}:{port}", "VGRADS_CERT": self.certificate}
 
 
 def open_keys(folder: Path) -> Keys:
     """Return the keys of a manager's folder, created on first use."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    certificate, key, secret = (folder / name for name in (_CERTIFICATE, "key.pem", "secret"))
+    secret = folder / "secret"
     if not secret.exists():
-        pem, private = make_keys()
-        # the secret last: where it exists, the others are complete
-        for path, body in (
-            (certificate, pem.encode()),
-            (key, private.encode()),
-            (secret, secrets.token_bytes(32)),
-        ):
-            write_whole(path, body, 0o600)
-    return Keys(certificate.read_text(), key, secret.read_bytes())
+        write_whole(secret, secrets.token_bytes(32), 0o600)
+    return Keys(folder, secret.read_bytes())
+
+
+def find_socket(folder: Path) -> Path | None:
+    """Return the socket of a manager's folder for agents on this machine; None where its path is
+    longer than the system permits (unix(7): 108 bytes). Only the folder's owner can reach it, so
+    neither TLS nor a port is needed."""
+    path = folder.absolute() / "socket"
+    return path if len(os.fsencode(path)) <= _LONGEST_SOCKET else None
+
+
+def name_socket(path: Path) -> dict[str, str]:
+    """Return the variables by which agents on this machine reach the manager."""
+    return {"VGRADS_CONTACT": f"unix://{quote(str(path))}"}
 
 
 def read_port(folder: Path) -> int:

@@ -30,6 +30,7 @@ _MOST_ENDS = 8000  # per round: a tenth of a second
 _CHUNK = 256 * 2**10
 _CLOSE_S, _CLOSE_TRIES, _TURNS = 0.01, 50, 3
 _LEAST_S = 1e-6
+_BACKLOG = 4096
 _TRIES = 20  # numbers of ports, before one that the system chooses
 
 
@@ -73,7 +74,7 @@ class AgentPort:
         self.lines: dict[int, Connection] = {}
         self._inbox: list[tuple[Connection, ReceivedMessage]] = []
         self._connections: WeakSet[Connection] = WeakSet()
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
         """Open the port; return its number. 0: one to which agents can return after a restart."""
@@ -81,11 +82,20 @@ class AgentPort:
         for number in [port] if port else [*draw_server_ports(_TRIES, read_client_ports()), 0]:
             # agents of an earlier manager know a stated port, so another one is no help
             with suppress(OSError) if number != port else nullcontext():
-                self._server = await loop.create_server(
-                    self._connection, address, number, ssl=context, backlog=4096
+                server = await loop.create_server(
+                    self._connection, address, number, ssl=context, backlog=_BACKLOG
                 )
-                return int(self._server.sockets[0].getsockname()[1])
+                self._servers.append(server)
+                return int(server.sockets[0].getsockname()[1])
         raise AssertionError("the last number raises where it is taken")
+
+    async def listen_here(self, path: Path) -> None:
+        """Open a socket for agents on this machine. It replaces one that a manager of this folder
+        has left: the folder's lock is held."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(self._connection, path, backlog=_BACKLOG)
+        path.chmod(0o600)  # whatever the umask
+        self._servers.append(server)
 
     def _connection(self) -> Connection:
         line = Connection(self)
@@ -222,11 +232,11 @@ class AgentPort:
 
     async def close(self) -> None:
         """Accept no more connections."""
-        if self._server is not None:
-            # a server that is closed between the acceptance of a connection and the next turn of
-            # the loop leaves it open: what follows a timer comes after that turn
-            await asyncio.sleep(_LEAST_S)
-            self._server.close()
+        # a server that is closed between the acceptance of a connection and the next turn of the
+        # loop leaves it open: what follows a timer comes after that turn
+        await asyncio.sleep(_LEAST_S)
+        for server in self._servers:
+            server.close()
 
     async def close_connections(self) -> None:
         """Close all connections, so that answers still arrive; their agents try to reconnect. Also

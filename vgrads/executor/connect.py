@@ -20,6 +20,7 @@ from vgrads.api.config import THIS_MACHINE, make_home
 from vgrads.dispatch.storage.status import is_worked_on
 from vgrads.execmgr.tasks.command_line import preparation
 from vgrads.executor.keyed import KeyedResults
+from vgrads.kernel.collector import pause_collector
 from vgrads.kernel.errors import InputError
 from vgrads.workflows.task_environment import TaskEnvironment
 
@@ -65,8 +66,9 @@ def _connect_here(
     max_workers: int | None,
     document: dict[str, Any],
 ) -> Place:
-    from vgrads.api.bags.in_process import LocalChannel
-    from vgrads.vgrid.catalog import describe_this_machine
+    with pause_collector():
+        from vgrads.api.bags.in_process import LocalChannel
+        from vgrads.vgrid.catalog import describe_this_machine
 
     is_local = sites in ("local", THIS_MACHINE, None)
     if is_local:

@@ -12,7 +12,6 @@ compiles, which takes longer. Loaded only by what compiles: it imports numba.
 from __future__ import annotations
 
 import fcntl
-import gc
 import os
 import sys
 import threading
@@ -22,6 +21,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
+from vgrads.kernel.collector import pause_collector
 from vgrads.kernel.compile_state import compilation, preparation
 
 
@@ -142,18 +142,6 @@ def _lock_compilation(folder: Path) -> Iterator[None]:
         os.close(lock)
 
 
-@contextmanager
-def _pause_collector() -> Iterator[None]:
-    """Collect no garbage: the compiler makes millions of objects, most of which it still uses."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def entry(body: Callable[..., Any]) -> _Untyped:
     """Return the compiled form of a function that Python calls; stored on disk."""
     if not _TESTED:
@@ -163,7 +151,7 @@ def entry(body: Callable[..., Any]) -> _Untyped:
     compile_ = dispatcher._compiler.compile
 
     def announced(*arguments: _Untyped) -> _Untyped:
-        with compilation(), _pause_collector():
+        with compilation(), pause_collector():
             return compile_(*arguments)
 
     dispatcher._compiler.compile = announced

@@ -33,7 +33,15 @@ from vgrads.dispatch.server.group import StoredEnd
 from vgrads.dispatch.server.manager import DispatchManager
 from vgrads.dispatch.storage.folder import StoredBag, keep_bag, list_bags
 from vgrads.dispatch.storage.status import read_status
-from vgrads.exchange.keys import Keys, derive_key, open_keys, read_port, store_port
+from vgrads.exchange.keys import (
+    Keys,
+    derive_key,
+    find_socket,
+    name_socket,
+    open_keys,
+    read_port,
+    store_port,
+)
 from vgrads.exchange.values import AttemptEnd
 from vgrads.execmgr.pilots import Pilot, SitePolling
 from vgrads.execmgr.sites import Sites
@@ -139,7 +147,12 @@ class BagWork:
         away = any(is_real(site) for site in self.catalog.sites) or any(
             document.hosts.guests for document in bags.documents
         )
-        port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", keys)
+        here, port = find_socket(self.folder), 0
+        if here is not None:
+            await manager.port.listen_here(here)
+        # a pool gives its workers away; agents of an earlier manager may know its port
+        if away or here is None or self.extension is not None or read_port(self.folder):
+            port = await self._listen(manager, "0.0.0.0" if away else "127.0.0.1", keys)
         fleet = self._fleet(manager, keys, port, clock, bags.documents)
         control = partial(self._control, manager, fleet, bags, report)
         self._watchdog = Watchdog(self.rules.stuck_s, self._stuck)
@@ -217,8 +230,13 @@ class BagWork:
         by_name = {site.name: site for site in sites}
 
         def pilot(site: Site) -> Pilot:
-            contact = find_contact_host(site) if is_real(site) else "127.0.0.1"
-            return Pilot(command=make_agent_command(site), environment=keys.contact(contact, port))
+            if is_real(site):
+                contact = keys.contact(find_contact_host(site), port)
+            elif (path := find_socket(self.folder)) is not None:
+                contact = name_socket(path)
+            else:
+                contact = keys.contact("127.0.0.1", port)
+            return Pilot(command=make_agent_command(site), environment=contact)
 
         polling = {
             site.name: SitePolling(

@@ -256,6 +256,8 @@ class LocalChannel:
 
     def shutdown(self, wait: bool) -> None:
         self._ending = True
+        if self._ready.is_set() and not self._problem:
+            self.call(self.manager.phase_change.wake)  # it may have looked just before
         if wait and self._thread.ident is not None:  # an interrupted join() leaves it as ended
             self._over.wait()
 

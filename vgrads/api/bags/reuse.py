@@ -26,7 +26,6 @@ from vgrads.bags.bag import BagSpec, Listed, Template, split_template
 from vgrads.dispatch.parameters import RangeSteps
 from vgrads.dispatch.storage.carried import (
     DoneTasks,
-    find_carried_folder,
     read_done_tasks,
     write_carried,
 )
@@ -300,12 +299,6 @@ def _link_outputs(bag: Path, stored: StoredBag, part: _ReusedPart, records: File
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             link_file(old / name, new / name)
         records.committed(task, [new / name for name in names])
-
-
-def read_carried_tasks(folder: Path, number: int) -> list[int]:
-    """Return the tasks of a bag that were done before it started."""
-    path = find_carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
-    return read_done_tasks(folder, number).ends["task"].tolist() if path.exists() else []
 
 
 def _list_changed_files(reads: Mapping[str, Sequence[Any] | None], files: FileReader) -> set[str]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vgrads.api.bags.reuse import read_carried_tasks
 from vgrads.api.wiring import read_own_values
 from vgrads.bags.bag import BagSpec
 from vgrads.dispatch.core.faults import fault_in
@@ -18,6 +17,7 @@ from vgrads.dispatch.document import BagDocument
 from vgrads.dispatch.fleet.goal_changes import apply_goal_requests
 from vgrads.dispatch.fleet.goal_fleet import GoalFleet
 from vgrads.dispatch.server.manager import DispatchManager
+from vgrads.dispatch.storage.carried import read_carried_tasks
 from vgrads.dispatch.storage.drop_requests import answer_drops
 from vgrads.dispatch.storage.folder import (
     StoredBag,

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vgrads.agent.lifetime import TAKEN_BACK
 from vgrads.bags.bag import BagGoal
@@ -24,12 +24,14 @@ from vgrads.dispatch.fleet.goal_view import (
     make_view,
     share_sites,
 )
-from vgrads.dispatch.fleet.goals import GoalControl
 from vgrads.dispatch.fleet.site_view import FleetSite, SiteHealth, SiteInventory
 from vgrads.dispatch.fleet.supply import SiteDemand
 from vgrads.drivers.api import SlotState
 from vgrads.kernel.units import billed_s, format_count
 from vgrads.pool.view import NodeView, PoolDecision, PoolView, merge_decisions
+
+if TYPE_CHECKING:
+    from vgrads.dispatch.fleet.goals import GoalControl
 
 _MOST_RECORDED = 400
 _BOUNDARY_S = 60.0
@@ -114,7 +116,7 @@ class GoalFleet:
                     basis = (bag["retried"], bag["tasks"], len(goal.get("changes", ())))
                     self._ended[bag["number"]] = basis, goal["reached_s"]
                 promises = [(at_s, share) for at_s, share in goal["promises"]]
-                self.controls[bag["number"]] = GoalControl(promises=promises)
+                self.controls[bag["number"]] = _make_control(promises)
                 self.nodes_over_time[bag["number"]] = [
                     (at_s, n) for at_s, n in goal["nodes_over_time"]
                 ]
@@ -242,7 +244,9 @@ class GoalFleet:
 
     def control_of(self, bag: BagState) -> GoalControl:
         """Return plans and promises of a bag, those of the present goal apart."""
-        control = self.controls.setdefault(bag.number, GoalControl())
+        control = self.controls.get(bag.number)
+        if control is None:
+            control = self.controls[bag.number] = _make_control([])
         if bag.last_change is not None:
             control.follow_change(bag.last_change.at_s)
         return control
@@ -293,6 +297,13 @@ class GoalFleet:
     def _budget_usd(self, bag: BagState) -> float | None:
         goal = self.goal_of(bag)
         return None if goal is None else goal.budget_usd
+
+
+def _make_control(promises: list[tuple[float, float]]) -> GoalControl:
+    # what plans nodes is loaded late: most bags have no goal
+    from vgrads.dispatch.fleet.goals import GoalControl  # noqa: PLC0415
+
+    return GoalControl(promises=promises)
 
 
 def _make_basis(bag: BagState) -> tuple[int, ...]:

@@ -266,19 +266,25 @@ def _introduce(message: Message, run: str, slots: Mapping[str, SlotRequest]) -> 
 
 
 class PhaseChange:
-    """Occurs when the first agent has joined or the last one has left, and when work begins or none
-    is left."""
+    """Occurs when the first agent has joined or the last one has left, when work begins or none is
+    left, and when an open bag that had no task gets one while there is no agent."""
 
     def __init__(self) -> None:
         self._occurred = asyncio.Event()
-        self._phase = (False, False)
+        self._phase = (False, False, False)
 
     def compare(self, core: Core) -> None:
         """Compare the state with that at the last call."""
-        phase = bool(core.last_heartbeat_s), bool(core.serving)
+        agents = bool(core.last_heartbeat_s)
+        lacks_agents = not agents and not all(bag.tasks.over for bag in core.serving)
+        phase = agents, bool(core.serving), lacks_agents
         if phase != self._phase:
             self._phase = phase
             self._occurred.set()
+
+    def wake(self) -> None:
+        """Let whoever waits look now."""
+        self._occurred.set()
 
     async def wait(self, within_s: float) -> bool:
         """Return True as soon as the phase has changed since the last call; False after this many

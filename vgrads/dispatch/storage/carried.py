@@ -105,3 +105,9 @@ def read_done_tasks(folder: Path, number: int) -> DoneTasks:
     # of several ends of a task the first counts: a carried one, then the first of the journal
     _, first = np.unique(both["task"], return_index=True)
     return DoneTasks(bag, both[first], [*agents, *names], first < len(before))
+
+
+def read_carried_tasks(folder: Path, number: int) -> list[int]:
+    """Return the tasks of a bag that were done before it started."""
+    path = find_carried_folder(folder / "bags" / f"{number:04d}") / "ends.bin"
+    return read_done_tasks(folder, number).ends["task"].tolist() if path.exists() else []

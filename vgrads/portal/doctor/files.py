@@ -18,8 +18,14 @@ WRITABLE = 0o022
 _ROOT = 0
 _SHOWN = 3
 _LITTLE_BYTES, _LEAST_BYTES = 2**30, 100 * 2**20
-_KEYS = ("*/*/key.pem", "*/*/*/key.pem", "*/*/secret", f"*/*/managers/*/{MANAGER_FILE}")
-"""Keys of dispatchers and pools below the home, by the folders of runs, bags and pools."""
+_KEYS = (
+    "*/*/key.pem",
+    "*/*/*/key.pem",
+    "*/*/secret",
+    "*/*/socket",
+    f"*/*/managers/*/{MANAGER_FILE}",
+)
+"""Keys and sockets of dispatchers and pools below the home, by the folders of runs, bags, pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

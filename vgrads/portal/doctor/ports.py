@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from vgrads.agent.tcp import connect_tcp
-from vgrads.exchange.keys import MANAGER_NAME
+from vgrads.exchange.certificate import MANAGER_NAME
 from vgrads.portal.doctor.checks import Check, Unavailable
 
 _LISTENING = "0A"
