@@ -5,7 +5,8 @@
 TaPS (Pauloski et al., eScience 2024, doi:10.1109/e-Science62913.2024.10678702): ``cholesky``,
 ``mapreduce``, ``synthetic`` in four structures, each over all executors in turn, in an order that
 changes, with two processes. The seconds are those that TaPS prints for the application: from the
-first submission to the last result, without the start of the executor. Then its kinds of failure:
+first submission to the last result, without the start of the executor. (Parsl's and Ray's workers
+import TaPS with their first calls, the others before.) Then its kinds of failure:
 40 calls of which each fifth fails; the others must end well, and all within two minutes.
 ``node-killed`` ends every process of a machine, ``memory`` takes all of its memory, ``timeout``
 never ends by definition: these three are not run.

@@ -10,6 +10,7 @@ and the seconds until all had ended.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from concurrent.futures import Executor
@@ -32,11 +33,14 @@ class VgradsConfig(ExecutorConfig):
     max_workers: int = 2
 
     def get_executor(self) -> Executor:
-        """Return an executor of this machine whose agent has started, as those of others have."""
+        """Return an executor of this machine whose interpreters have started and imported TaPS, as
+        the workers of Dask and of the pool have: they begin as copies of this program."""
         import vgrads  # noqa: PLC0415 not where other executors are measured
 
-        executor = vgrads.Executor(max_workers=self.max_workers)
-        executor.submit(int).result()
+        modules = (run_taps.__module__,)
+        executor = vgrads.Executor(self.max_workers, importlib.import_module, modules)
+        for started in [executor.submit(time.sleep, 0.1) for _ in range(self.max_workers)]:
+            started.result()
         return executor
 
 
