@@ -48,6 +48,7 @@ def busy():
     return log, laid, offered(log, laid, Settings())
 
 
+@cache  # planning takes seconds
 def planned(number):
     """A set's plan over the slots that it is offered."""
     _, laid, existing = busy()
@@ -198,7 +199,7 @@ def history(tmp_path):
 def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(
     history, view
 ):
-    count = 2
+    count = 1
     extent = RecordedExtent(count=count, view=view)
     result = study_log(history, extent, [lead()])
     assert {row.view for row in result.rows} == {view}

@@ -11,7 +11,7 @@ from vgrads.kernel.errors import InputError
 from vgrads.kernel.units import needed_of, parse_fraction
 from vgrads.portal.jobs.run_clock import elapsed_s, started_at
 from vgrads.portal.records.mailbox import MessageBox
-from vgrads.portal.records.reading.run_rows import GOES_ON
+from vgrads.portal.records.reading.run_rows import GOES_ON, InapplicableError
 from vgrads.portal.records.store import Store
 from vgrads.portal.records.tables import RunRow
 
@@ -117,9 +117,9 @@ def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
 
 def send_change(store: Store, run_id: str, change: RequestChange) -> int:
     """Send a change to a run's manager, now or when there is one; return the message's number.
-    InputError where the run has ended."""
+    InapplicableError where the run has ended, also since it was last looked at."""
     if store.get_run(run_id).state not in GOES_ON:
-        raise InputError(f"run '{run_id}' has ended: its request cannot be changed")
+        raise InapplicableError(f"run '{run_id}' has ended: its request cannot be changed")
     return MessageBox(store.engine, run_id).send({"kind": "change", "change": asdict(change)})
 
 
