@@ -1,9 +1,11 @@
 """Executors at their end and at that of the program; what is freed, and what is pickled anew."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pickle import PicklingError
 
 import pytest
@@ -40,6 +42,33 @@ def program(text, home):
 def test_calls_end_before_the_program_does(home, then):
     for _ in range(3):  # once in two runs, it never ended
         assert program(AT_EXIT.format(then=then), home) == ("apple\n", "")
+
+
+def end_agent(number):
+    """End the process that gave this one its call, then wait for the end."""
+    os.kill(os.getppid(), number)
+    time.sleep(60)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_call_that_ends_its_agent_again_and_again_fails_alone(executor, number):
+    wrong = executor.submit(end_agent, number)
+    others = [executor.submit(abs, -n) for n in range(20)]
+    with pytest.raises(vgrads.TaskFailed, match=r"agents were lost|agent is leaving: signal 15"):
+        wrong.result(180)
+    assert [future.result(60) for future in others] == list(range(20))
+
+
+def test_a_call_that_dies_reports_how_long_it_ran(executor):
+    wrong = executor.submit(die_after, 0.2)
+    assert isinstance(wrong.exception(60), vgrads.TaskFailed)
+    assert 0.2 <= wrong.ran_s < 60.0
+
+
+def die_after(seconds):
+    time.sleep(seconds)
+    os._exit(3)
 
 
 def test_an_executor_ends_once_from_several_threads(executor):

@@ -21,6 +21,8 @@ _CONNECT_TIMEOUT_S, _REFUSED_S = 10.0, 2.0
 _LOOK_S, _ANSWER_S = 5.0, 2.0
 _METADATA = "http://169.254.169.254"
 
+SIGNALLED = "signal"
+"""Before its number: why an agent leaves that another process ended."""
 TAKEN_BACK = "the cloud takes the node back"
 """Why an agent leaves whose spot node has got its notice."""
 
@@ -94,7 +96,7 @@ class Lifetime:
         have ended); None: it need not, or is already leaving. ``signalled``: the signal that it
         received, if any."""
         if signalled and self._ends_s == math.inf:  # also an agent that is leaving without haste
-            return f"signal {signalled}", _SHUTDOWN_GRACE_S
+            return f"{SIGNALLED} {signalled}", _SHUTDOWN_GRACE_S
         if self._notice.at_s - _SHUTDOWN_GRACE_S < self._shutdown_at_s:  # what runs may go on
             self._slot_ends_s = self._notice.at_s
             self._shutdown_at_s = self._slot_ends_s - _SHUTDOWN_GRACE_S

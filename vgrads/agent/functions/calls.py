@@ -9,6 +9,7 @@ import json
 import os
 import select
 import signal
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Iterator
 
@@ -163,7 +164,8 @@ class FunctionCalls:
     def exited(self, child: ExitedChild) -> AttemptOutcome | None:
         """Handle the exit of an interpreter: return what became of its call; others run on."""
         interpreter: Interpreter = child.token
-        pool, (number, _) = interpreter.pool, interpreter.current
+        pool, (number, begun_s) = interpreter.pool, interpreter.current
+        ran_s = time.monotonic() - begun_s if number else 0.0
         self._forget_connection(interpreter)
         pool.interpreters.remove(interpreter)
         interpreter.close()
@@ -180,7 +182,7 @@ class FunctionCalls:
         if task is not None:
             task.process_key = interpreter.key
             out, err = (take_tail(file, task.bag.output_bytes) for file in interpreter.streams)
-            call = died_with(task, child) if has_run else did_not_start(task, child, err)
+            call = died_with(task, child, ran_s) if has_run else did_not_start(task, child, err)
             call = call._replace(out=out, err="\n".join(filter(None, (err, call.err))))
         for file in interpreter.streams:
             os.close(file)
@@ -202,13 +204,13 @@ class FunctionCalls:
         return ended
 
 
-def died_with(task: AgentTask, child: ExitedChild) -> AttemptOutcome:
+def died_with(task: AgentTask, child: ExitedChild, ran_s: float) -> AttemptOutcome:
     """Return the end of a call whose process ended."""
     how = f"signal {-child.code}" if child.code < 0 else f"exit code {child.code}"
     text = f"the process of the function ended: {how}"
     used = child.usage
     cpu_s, peak_mib = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024.0
-    return AttemptOutcome(task, child.code or 1, 0.0, cpu_s, peak_mib, "", text)
+    return AttemptOutcome(task, child.code or 1, ran_s, cpu_s, peak_mib, "", text)
 
 
 def did_not_start(task: AgentTask, child: ExitedChild, err: str) -> AttemptOutcome:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from vgrads.agent.lifetime import SIGNALLED
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.events import AgentJoined, AgentLeft
 from vgrads.dispatch.core.faults import serving
@@ -14,6 +15,8 @@ from vgrads.dispatch.core.replicas import Replication
 from vgrads.dispatch.core.state import AgentState, BagState, Effect, Key
 from vgrads.dispatch.core.tasks import ENDED, PENDING
 from vgrads.exchange.values import COULD_NOT, AttemptEnd, Hello, Message, Triple
+
+_JUST_BEGUN_S = 60.0
 
 
 class Agents:
@@ -234,9 +237,16 @@ def _count_end(
     message: Message, agent: AgentState
 ) -> tuple[Sequence[tuple[int, AttemptEnd]], Sequence[Triple]]:
     """Return ends and returned tasks: tasks that a leaving agent could no longer run count as
-    returned, not as failed."""
-    if not agent.leaving and not message.leaving:
+    returned, not as failed; but a task that had just begun when a signal ended the agent counts as
+    one whose node was lost, since it may have sent the signal."""
+    leaving = agent.leaving or message.leaving
+    if not leaving:
         return message.ends, message.returned
-    ends = [(bag, end) for bag, end in message.ends if end.code != COULD_NOT]
-    back = [(bag, end.task, end.attempt) for bag, end in message.ends if end.code == COULD_NOT]
-    return ends, (*message.returned, *back)
+    ends, returned = [], list(message.returned)
+    for bag, end in message.ends:
+        may_have_sent_it = leaving.startswith(SIGNALLED) and 0.0 < end.ran_s < _JUST_BEGUN_S
+        if end.code != COULD_NOT or may_have_sent_it:
+            ends.append((bag, end))
+        else:
+            returned.append((bag, end.task, end.attempt))
+    return ends, returned

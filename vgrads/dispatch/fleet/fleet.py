@@ -6,6 +6,7 @@ A request is written to the journal before it is sent to a site, so that a later
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,9 @@ from vgrads.execmgr.sites import Sites
 from vgrads.pool.view import PoolDecision
 
 _MOST_REASONS = 50
+_RESTART_S = 0.5
+"""Longest pause before an agent is started anew that had joined, where that is only a process: a
+task that ends its agent again and again is given up after some, and others wait for that."""
 
 
 @dataclass
@@ -212,7 +216,9 @@ class Fleet:
         if event.state == SlotState.FAILED and not slot.closing:
             self._health[slot.source].words = event.reason
             if not any(agent.done for agent in agents):  # else the slot may be replaced at once
-                self._health[slot.source].record_failure(now_s, event.permanent)
+                at_once = any(w.name == slot.source and w.starts_at_once for w in self.sources)
+                most_s = _RESTART_S if at_once and slot.joined else math.inf
+                self._health[slot.source].record_failure(now_s, event.permanent, most_s)
 
     @property
     def unserved(self) -> dict[int, str]:

@@ -58,6 +58,11 @@ class FleetSite:
     limit: Callable[[float, float], LongestStay] | None = None
 
     @property
+    def starts_at_once(self) -> bool:
+        """Return True where a node is a process that is started, without a queue or a boot."""
+        return not self.queue and not self.cloud
+
+    @property
     def name(self) -> str:
         """Return the name of the source."""
         return name_source(self.site, self.market)
@@ -98,12 +103,14 @@ class SiteHealth:
         # an agent that is overdue shows that waits are longer now
         return max(self.wait_s if self.came else boot_s, self.late_s)
 
-    def record_failure(self, now_s: float, permanent: bool) -> None:
-        """Record a failed request: the next one waits, longer each time; permanent refusals are
-        limited in number."""
+    def record_failure(
+        self, now_s: float, permanent: bool, most_s: float = _BACKOFF.longest_s
+    ) -> None:
+        """Record a failed request: the next one waits, longer each time, at most ``most_s``;
+        permanent refusals are limited in number."""
         self.refused += 1 if permanent else 0
         self.failed += 1
-        self.next_s = now_s + self.backoff_s
+        self.next_s = now_s + min(self.backoff_s, most_s)
         self.backoff_s = _BACKOFF.after(self.backoff_s)
 
     def record_arrival(self, waited_s: float) -> None:
