@@ -88,3 +88,10 @@ def test_the_first_task_of_an_open_bag_needs_agents_at_once(tmp_path):
         return await phase.wait(0.0)
 
     assert asyncio.run(wait())
+
+
+def test_a_dispatcher_that_has_ended_leaves_no_socket(vgrads, write, tmp_path):
+    assert vgrads("bags", "run", write("bag.yaml", "name: one\ncommand: 'true'\n")).code == 0
+    (folder,) = (tmp_path / "home" / "dispatchers").iterdir()
+    names = {path.name for path in folder.iterdir()}
+    assert "journal" in names and not names & {"socket", "port", "cert.pem", "key.pem"}

@@ -75,6 +75,7 @@ class AgentPort:
         self._inbox: list[tuple[Connection, ReceivedMessage]] = []
         self._connections: WeakSet[Connection] = WeakSet()
         self._servers: list[asyncio.Server] = []
+        self._socket: Path | None = None
 
     async def listen(self, address: str, port: int, context: ssl.SSLContext | None) -> int:
         """Open the port; return its number. 0: one to which agents can return after a restart."""
@@ -96,6 +97,7 @@ class AgentPort:
         server = await loop.create_unix_server(self._connection, path, backlog=_BACKLOG)
         path.chmod(0o600)  # whatever the umask
         self._servers.append(server)
+        self._socket = path
 
     def _connection(self) -> Connection:
         line = Connection(self)
@@ -237,6 +239,8 @@ class AgentPort:
         await asyncio.sleep(_LEAST_S)
         for server in self._servers:
             server.close()
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
 
     async def close_connections(self) -> None:
         """Close all connections, so that answers still arrive; their agents try to reconnect. Also

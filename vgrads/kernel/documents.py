@@ -68,12 +68,7 @@ Variable = Annotated[str, Field(max_length=200), AfterValidator(_name_of_variabl
 class Document(BaseModel):
     """Base of all documents: unknown keys are errors, values are frozen."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        str_strip_whitespace=True,
-        defer_build=True,  # few of the many documents are read in one program
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
 
     @field_validator("*", mode="before")
     @classmethod

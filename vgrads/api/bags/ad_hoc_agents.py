@@ -25,7 +25,12 @@ def write_invitation(folder: Path, run: str, name: str, contact: str = "") -> st
         raise InputError("must consist of letters, digits, '-' and '_'", where="--name")
     port = read_port(folder)
     if not port:
-        raise InputError("has not been started: run its bag first", where=folder.name)
+        raise InputError(
+            "has no port for other machines: it has not started, or none of its bags takes ad-hoc "
+            "agents",
+            where=folder.name,
+            fix="run a bag with 'hosts: {guests: true}'",
+        )
     keys = open_keys(folder)
     slot = spec_id(f"{AD_HOC}.{name}", run)
     payload = {
