@@ -43,14 +43,19 @@ class Site:
         return []
 
 
-@pytest.mark.parametrize(("worked", "replaced"), [(True, True), (False, False)])
-def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(worked, replaced):
+@pytest.mark.parametrize(
+    ("queue", "worked", "replaced_s"),
+    [("batch", True, 3.1), ("batch", False, 8.0), ("", True, 3.1), ("", False, 3.5)],
+)
+def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(queue, worked, replaced_s):
+    """If it had only joined, after the pause of a failed request; after half a second where it is
+    a process of this machine."""
     core = Core(State(), Rules(), lambda record: None)
     core.add(0, BagSpec(name="b", commands=Listed(["true"] * 9)), 0.0)
     site = Site()
     place = FleetSite(
         site="here",
-        queue="",
+        queue=queue,
         node_type="n",
         procs=1,
         limits=PoolLimits(least=0, most=1, longest_s=99.0),
@@ -77,8 +82,9 @@ def test_a_host_that_is_lost_is_replaced_at_once_if_it_had_worked(worked, replac
         )
     fleet.observe([SlotUpdate(at_s=3.0, slot="h0", state=SlotState.FAILED, reason="killed")], 3.0)
     assert not core.state.agents[0].here
-    look(3.5)
-    assert site.opened == (["h0", "h1"] if replaced else ["h0"])
+    for at_s in (3.1, 3.4, 3.5, 7.9, 8.0):
+        look(at_s)
+        assert site.opened == (["h0", "h1"] if at_s >= replaced_s else ["h0"])
     look(9.0)
     assert site.opened == ["h0", "h1"]
 
