@@ -84,8 +84,10 @@ def agents(site_variable):
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             agent = words[1:4] == [b"-I", b"-X", b"vgrads-agent"]
+            # before it is seen to be no task: what an agent forked may become one meanwhile
+            node = variable_of(pid, "VGRADS_NODE")
             if agent and variable_of(pid, site_variable) and not variable_of(pid, "VGRADS_TASK"):
-                result[pid] = variable_of(pid, "VGRADS_NODE")
+                result[pid] = node
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
