@@ -2,11 +2,17 @@
 certificate, and nobody but the folder's owner."""
 
 import asyncio
+import os
 import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 import vgrads
+from tests.conftest import ROOT
 from vgrads.agent.link import ManagerAddress, contacts_of
 from vgrads.agent.tcp import connect_here
 from vgrads.bags.bag import BagSpec
@@ -18,6 +24,13 @@ from vgrads.dispatch.server.manager import PhaseChange
 from vgrads.exchange.keys import find_socket, name_socket, open_keys
 
 
+@pytest.fixture
+def short():
+    """A folder whose path leaves room for a socket's, wherever the tests' folders are."""
+    with tempfile.TemporaryDirectory(prefix='my "run" ü', dir="/tmp") as folder:
+        yield Path(folder)
+
+
 def call_in(home, monkeypatch):
     """The files of an executor's folder, while its call's agent is there."""
     monkeypatch.setenv("VGRADS_HOME", str(home))
@@ -27,8 +40,8 @@ def call_in(home, monkeypatch):
         return {path.name: path.stat().st_mode for path in folder.iterdir()}
 
 
-def test_an_executor_of_this_machine_needs_no_port(tmp_path_factory, monkeypatch):
-    files = call_in(tmp_path_factory.mktemp('my "run" ü'), monkeypatch)
+def test_an_executor_of_this_machine_needs_no_port(short, monkeypatch):
+    files = call_in(short, monkeypatch)
     assert stat.S_ISSOCK(files["socket"]) and stat.S_IMODE(files["socket"]) == 0o600
     assert not files.keys() & {"port", "cert.pem", "key.pem"}
 
@@ -90,8 +103,16 @@ def test_the_first_task_of_an_open_bag_needs_agents_at_once(tmp_path):
     assert asyncio.run(wait())
 
 
-def test_a_dispatcher_that_has_ended_leaves_no_socket(vgrads, write, tmp_path):
-    assert vgrads("bags", "run", write("bag.yaml", "name: one\ncommand: 'true'\n")).code == 0
-    (folder,) = (tmp_path / "home" / "dispatchers").iterdir()
+def test_a_dispatcher_that_has_ended_leaves_no_socket(short):
+    (short / "bag.yaml").write_text("name: one\ncommand: 'true'\n")
+    subprocess.run(
+        [sys.executable, "-m", "vgrads", "bags", "run", short / "bag.yaml"],
+        env={**os.environ, "VGRADS_HOME": str(short / "home")},
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (folder,) = (short / "home" / "dispatchers").iterdir()
     names = {path.name for path in folder.iterdir()}
     assert "journal" in names and not names & {"socket", "port", "cert.pem", "key.pem"}

@@ -16,7 +16,8 @@ from urllib.parse import quote
 from vgrads.kernel.files import write_whole
 
 _PORT = "port"  # in a manager's folder
-_LONGEST_SOCKET = 107
+_LONGEST_SOCKET = 100
+"""Bytes of the path of a socket (unix(7): sun_path has 108)."""
 
 
 def derive_key(secret: bytes, slot: str) -> str:
@@ -84,9 +85,8 @@ def open_keys(folder: Path) -> Keys:
 
 
 def find_socket(folder: Path) -> Path | None:
-    """Return the socket of a manager's folder for agents on this machine; None where its path is
-    longer than the system permits (unix(7): 108 bytes). Only the folder's owner can reach it, so
-    neither TLS nor a port is needed."""
+    """Return the socket in a folder, for programs on this machine; None where its path is too long
+    for one. Only the folder's owner can reach it, so neither TLS nor a port is needed."""
     path = folder.absolute() / "socket"
     return path if len(os.fsencode(path)) <= _LONGEST_SOCKET else None
 

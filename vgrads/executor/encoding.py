@@ -21,15 +21,12 @@ from typing import Any, Protocol
 import cloudpickle
 
 from vgrads.agent import functions
-from vgrads.agent.functions.packing import IN_FILE, pack, packed_size, unpack, write_packed
+from vgrads.agent.functions.packing import IN_FILE, INLINE, pack, packed_size, unpack, write_packed
 from vgrads.agent.functions.pickling import PLAIN, CannotBePickled, blame, dump, opened
 from vgrads.exchange.function_file import SHIPPED_PACKAGE
 from vgrads.kernel.errors import VgradsError
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
-_INLINE = 48 << 10
-"""Parts of a call up to this size in bytes travel with it; larger ones are files, sent once to a
-node, which asks for them with a request of their own."""
 _LONGEST_CALL = 72 << 10
 """A call whose parts are larger together, as one of many small results, is a file as a whole: its
 text, a third longer, must fit a message to an interpreter."""
@@ -137,7 +134,7 @@ class CallEncoder:
         digests: list[str] = []
 
         def ref(parts: Sequence[Any], again: bool = False) -> str | list[int]:
-            if packed_size(parts) <= (_INLINE_AGAIN if again else _INLINE):
+            if packed_size(parts) <= (_INLINE_AGAIN if again else INLINE):
                 inline.extend(parts)
                 # part 0 of the command is the head
                 return [len(inline) - len(parts) + 1, len(inline) + 1]

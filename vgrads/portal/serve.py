@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from vgrads.kernel.collector import pause_collector
 from vgrads.portal.cli.options import AsJson, Config, Sites, answer_with, app
 
 _SWITCH_S = 0.0005
@@ -49,13 +50,12 @@ def serve(
     from vgrads.portal.jobs import forkserver
 
     forkserver.begin()
-    gc.disable()  # nothing that an import creates is garbage
-    from vgrads.portal.web.serving import serve as serve_now
-    from vgrads.portal.web.settings import load_settings
+    with pause_collector():
+        from vgrads.portal.web.serving import serve as serve_now
+        from vgrads.portal.web.settings import load_settings
 
-    sys.setswitchinterval(_SWITCH_S)
-    gc.freeze()  # nor later
-    gc.enable()
+        sys.setswitchinterval(_SWITCH_S)
+        gc.freeze()  # nothing that these made is garbage later
     serve_now(load_settings(config, host=host, port=port, db=db, sites=sites, own=own or None))
 
 

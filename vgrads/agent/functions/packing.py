@@ -26,6 +26,9 @@ CURRENT = struct.Struct("<Qd")
 """What the page of an interpreter holds: number of its call (0: none), and its start, monotonic."""
 LONGEST = 128 << 10
 """The longest message in bytes: a socket accepts about 200 KiB."""
+INLINE = 48 << 10
+"""Bytes of the parts of an object that travel with a call or its report, 64 KiB as text; larger
+ones are files."""
 IN_FILE = "@"
 """Before the digest of the file that holds a call, in place of its text: no letter of base64."""
 _MAGIC = b"vgrads-1"

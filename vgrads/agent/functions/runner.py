@@ -23,10 +23,9 @@ import traceback
 from collections import OrderedDict
 from typing import Any, Callable, List, Sequence, Union
 
-from .packing import CURRENT, IN_FILE, LONGEST, pack, packed_size, unpack, write_packed
+from .packing import CURRENT, IN_FILE, INLINE, LONGEST, pack, packed_size, unpack, write_packed
 from .pickling import CannotBePickled, blame, dump, load, opened
 
-_INLINE = 48 << 10  # bytes of a result that travel with its report: 64 KiB as text
 _MOST_FUNCTIONS = 64
 Reference = Union[str, List[int]]
 """Where the parts of an object are: the digest of a file, or [begin, end] among the parts that
@@ -191,9 +190,9 @@ def report(
     """Return the report of a call. A large value is written to the file ``place``."""
     code, parts = outcome
     value, in_file = "", False
-    if code and packed_size(parts) > _INLINE:
+    if code and packed_size(parts) > INLINE:
         parts = _shorten_exception(parts)
-    if packed_size(parts) <= _INLINE:
+    if packed_size(parts) <= INLINE:
         value = binascii.b2a_base64(pack(parts), newline=False).decode()
     else:
         os.makedirs(os.path.dirname(place), mode=0o700)  # noqa: PTH103, PTH120

@@ -228,14 +228,14 @@ class BagWork:
         nothing = Wiring(logs={}, instants={}, until_s=0.0, seed=0)
         drivers = make_drivers(real, [s.name for s in sites], clock, nothing, own=self.own)
         by_name = {site.name: site for site in sites}
+        here = find_socket(self.folder)
 
         def pilot(site: Site) -> Pilot:
-            if is_real(site):
-                contact = keys.contact(find_contact_host(site), port)
-            elif (path := find_socket(self.folder)) is not None:
-                contact = name_socket(path)
+            if here is not None and not is_real(site):
+                contact = name_socket(here)
             else:
-                contact = keys.contact("127.0.0.1", port)
+                host = find_contact_host(site) if is_real(site) else "127.0.0.1"
+                contact = keys.contact(host, port)
             return Pilot(command=make_agent_command(site), environment=contact)
 
         polling = {

@@ -21,6 +21,7 @@ from vgrads.api.slurm.shapes import Partitions
 from vgrads.api.slurm.table import JobTable
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.storage.status import is_worked_on
+from vgrads.exchange.keys import find_socket
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.files import write_whole
 from vgrads.slurm.environment import PLACE
@@ -55,9 +56,6 @@ class JobRetention:
                 self._journal.write({"removed": number}, durable=False)
 
 
-_LONGEST_PATH = 100
-"""Bytes of the path of a Unix socket (sun_path has 108)."""
-
 JOURNAL = "journal"
 LOG = "log"
 """File with the messages of a service that was started in the background."""
@@ -67,11 +65,11 @@ _PROBLEM = "problem"
 
 def socket_of(folder: Path) -> Path:
     """Return the socket of the service in a folder. Raise InputError where its path is too long."""
-    path = folder / "socket"
-    if len(bytes(path)) > _LONGEST_PATH:
+    path = find_socket(folder)
+    if path is None:
         raise InputError(
             "is too long for the path of a socket",
-            where=str(path),
+            where=str(folder / "socket"),
             fix="set VGRADS_HOME to a shorter path",
         )
     return path

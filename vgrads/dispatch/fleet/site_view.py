@@ -3,6 +3,7 @@ the form that the deciders of ``pool`` use."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
@@ -103,9 +104,7 @@ class SiteHealth:
         # an agent that is overdue shows that waits are longer now
         return max(self.wait_s if self.came else boot_s, self.late_s)
 
-    def record_failure(
-        self, now_s: float, permanent: bool, most_s: float = _BACKOFF.longest_s
-    ) -> None:
+    def record_failure(self, now_s: float, permanent: bool, most_s: float = math.inf) -> None:
         """Record a failed request: the next one waits, longer each time, at most ``most_s``;
         permanent refusals are limited in number."""
         self.refused += 1 if permanent else 0

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gc
 
-gc.disable()  # nothing that an import creates is garbage: collections took a tenth of the time
+from vgrads.kernel.collector import pause_collector
 
-from vgrads.portal.jobs import children, learned_states, worker  # noqa: E402
+with pause_collector():  # collections took a tenth of the time
+    from vgrads.portal.jobs import children, learned_states, worker
+
+    gc.freeze()  # collections in forked processes would copy the memory that they share
 
 __all__ = ["children", "learned_states", "worker"]
-
-gc.freeze()  # collections in forked processes would copy the memory that they share
-gc.enable()
