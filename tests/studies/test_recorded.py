@@ -72,6 +72,16 @@ def test_slots_are_jobs_of_the_log_that_came_soon_after_the_first():
                 assert slot.end_s - slot.submit_s == pytest.approx(min(request_s, 86_400.0))
 
 
+def test_the_same_sets_are_drawn_in_whatever_folder_the_log_is():
+    log = busy()[0]
+    one, two = (
+        lay_sets(replace(log, name=name), 4, 0, [lead()])
+        for name in ("one/batch.swf", 'my "project" ü/batch.swf.gz')
+    )
+    assert [item.workflow_set for item in one] == [item.workflow_set for item in two]
+    assert [item.starts_s for item in one] == [item.starts_s for item in two]
+
+
 def test_nothing_is_foretold_from_what_came_later():
     """What comes from the question on may be anything: the slots are offered as before."""
     log, laid, existing = busy()
@@ -199,7 +209,7 @@ def history(tmp_path):
 def test_what_is_promised_in_the_table_is_what_the_plan_promised_that_was_carried_out(
     history, view
 ):
-    count = 1
+    count = 2
     extent = RecordedExtent(count=count, view=view)
     result = study_log(history, extent, [lead()])
     assert {row.view for row in result.rows} == {view}

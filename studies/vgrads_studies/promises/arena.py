@@ -25,6 +25,7 @@ from vgrads.qbets.viewed_log import run_times
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background
 from vgrads.simulator.replay import Workload, replay_starts
+from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.catalog import Catalog, NodeType, Queue, Site
 from vgrads.vgrid.varq import WaitOracle
@@ -160,7 +161,8 @@ def draw_instants(
             where=log.name,
         )
     begin = first + WARM * (last - first)
-    drawn = stream(seed, "instants", log.name).uniform(begin, last, (count, 2)).round()
+    draws = stream(seed, "instants", history_name(log.name))
+    drawn = draws.uniform(begin, last, (count, 2)).round()
     return [(float(item), float(two)) for item, two in drawn]
 
 

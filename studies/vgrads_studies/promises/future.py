@@ -15,6 +15,7 @@ import numpy as np
 from vgrads.kernel.streams import stream
 from vgrads.simulator.cluster import BatchCluster
 from vgrads.simulator.load import load_background, row_of_arrival
+from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads_studies.promises.arena import WARM
 
@@ -52,7 +53,7 @@ def started_soon(log: JobLog, procs: int, instants: Sequence[float]) -> tuple[fl
 def contradiction(log: JobLog, procs: int, seed: int = 0) -> str:
     """Return why no future of this history may be simulated; empty where it may."""
     first, last = float(log.submit_s[0]), float(log.submit_s[-1]) - _WATCHED_S
-    draws = stream(seed, "future", log.name)
+    draws = stream(seed, "future", history_name(log.name))
     instants = draws.uniform(first + WARM * (last - first), last, _INSTANTS)
     recorded, simulated = started_soon(log, procs, instants.tolist())
     if abs(recorded - simulated) <= ALLOWED:

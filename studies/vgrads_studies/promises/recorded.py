@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vgrads.kernel.errors import InputError
 from vgrads.kernel.streams import stream
 from vgrads.qbets.predictor import Settings
+from vgrads.traces.history import history_name
 from vgrads.traces.records import JobLog
 from vgrads.vgrid.slot import Slot, StartCurve
 from vgrads.vgrid.varq import WaitOracle
@@ -145,7 +146,7 @@ def lay_sets(log: JobLog, count: int, seed: int, shapes: Sequence[Workflow]) -> 
     begun_s, wait_s = log.start_s[order], log.wait_s[order]
     results = []
     for number in range(count):
-        draws = stream(seed, "recorded", log.name, str(number))
+        draws = stream(seed, "recorded", history_name(log.name), str(number))
         machines = MACHINES[: 1 + number % 2]
         jobs = tuple(
             gather(log, int(draws.choice(rows)), name, MOST // len(machines), draws)

@@ -150,7 +150,7 @@ def _questions(
 ) -> list[tuple[float, ReservationRequest]]:
     """Draw questions evenly over the log after the warm-up: 1 to a quarter of the machine, 10 min
     to 4 h, 1 to 12 h ahead."""
-    draws = stream(seed, "varq", log.name)
+    draws = stream(seed, "varq", history_name(log.name))
     times = np.sort(
         draws.uniform(float(np.quantile(log.submit_s, _WARM_UP)), float(log.submit_s[-1]), count)
     )

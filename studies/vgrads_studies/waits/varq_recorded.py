@@ -73,7 +73,7 @@ def draw_questions(log: JobLog, count: int, seed: int) -> list[ReservationQuesti
         raise InputError(
             "no job requested an hour or more, so no job resembles a reservation", where=log.name
         )
-    draws = stream(seed, "varq recorded", log.name)
+    draws = stream(seed, "varq recorded", history_name(log.name))
     results = []
     for row in draws.choice(rows, count).tolist():
         request_s = float(log.request_s[row])
