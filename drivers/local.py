@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from vgrads.agent.processes import lend_priority
 from vgrads.agent.scratch import sweep
 from vgrads.drivers.api import SlotSpec, SlotState, SlotStatus
 from vgrads.drivers.ledger import SlotLedger
@@ -199,7 +200,7 @@ def _start(
         else common
         for node in range(nodes)
     ]
-    return tuple(
+    pilots = tuple(
         subprocess.Popen(
             ["/bin/sh", "-c", spec.pilot],
             env=variables,
@@ -210,3 +211,6 @@ def _start(
         )
         for variables in environments
     )
+    for pilot in pilots:
+        lend_priority(pilot.pid)
+    return pilots

@@ -17,6 +17,7 @@ import signal
 from typing import Any, Mapping, Sequence
 
 from .commands import SHELL, shell_words, too_long, words_of
+from .processes import lend_priority
 
 _FOR_THE_SHELL = (
     errno.ENOENT,
@@ -225,6 +226,18 @@ class Launcher:
         return self._call(program, words, environment, streams, folder)
 
     def _call(
+        self,
+        program: str,
+        words: list[str],
+        environment: Mapping[bytes, bytes],
+        streams: Sequence[int],
+        folder: str,
+    ) -> int:
+        pid = self._spawn(program, words, environment, streams, folder)
+        lend_priority(pid)
+        return pid
+
+    def _spawn(
         self,
         program: str,
         words: list[str],

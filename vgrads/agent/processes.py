@@ -139,6 +139,16 @@ def parent_of(pid: int) -> int | None:
     return int(fields[1]) if len(fields) > 1 else None
 
 
+def lend_priority(pid: int) -> None:
+    """Give a new session the priority of this process, if that is a low one. Linux may schedule
+    each session as a group with a weight of its own, and then a low priority counts only within it
+    (sched(7), autogroup). Users other than root may do so ten times a second."""
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    if nice > 0:
+        with suppress(OSError), open(f"/proc/{pid}/autogroup", "w") as file:  # noqa: PTH123
+            file.write(str(nice))
+
+
 def name_of(pid: int) -> str:
     """Return the name of a process's program; empty if it does not exist."""
     try:

@@ -32,9 +32,6 @@ from vgrads.portal.web.answers import DECLARED, DeclaredAnswer
 
 MOST_PARSED = 2**20
 """Bytes of a body that the framework parses on the event loop."""
-TURNS = 2
-"""Short requests of one user that are worked on at once; its others wait, so that those of other
-users are answered in between. Routes that may wait themselves are coroutines, and not counted."""
 SILENCE_S = 30.0
 """Longest pause between parts of a body."""
 _CLOSE = {"Connection": "close"}  # the body is not read
@@ -92,7 +89,7 @@ def refuse_unknown_parameters(request: Request, names: Sequence[str]) -> None:
 
 def turn_of(request: Request) -> AbstractAsyncContextManager[None]:
     """Return the context in which a short request of its user is worked on."""
-    turn: asyncio.Semaphore | None = request.scope["state"].get("turn")
+    turn: asyncio.Lock | None = request.scope["state"].get("turn")
     return nullcontext() if turn is None else turn
 
 

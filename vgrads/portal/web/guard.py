@@ -132,7 +132,11 @@ class Guard:
             self._refuse_other_origins(exchange)
         secret = _find_secret(exchange.headers, cookies=not foreign)
         if secret:
-            exchange.principal = await run_in_threadpool(self._find, secret, exchange)
+            cached = self._principals.get(secret)
+            if cached is not None and cached[0] > time.monotonic():
+                exchange.principal = cached[1]
+            else:
+                exchange.principal = await run_in_threadpool(self._find, secret, exchange)
         elif not self._limits.tokens:
             exchange.principal = EVERYBODY_HERE
         else:
@@ -158,9 +162,6 @@ class Guard:
     def _find(self, secret: str, exchange: Exchange) -> Principal | None:
         """Return the owner of a secret. Wrong secrets are rate-limited, by secret and by address;
         valid ones never."""
-        cached = self._principals.get(secret)
-        if cached is not None and cached[0] > time.monotonic():
-            return cached[1]
         digest = secret_digest(secret)
         if self._limits.own:
             # in constant time, so that the time tells nothing of the secret
@@ -324,7 +325,7 @@ _bearer = HTTPBearer(auto_error=False, description="A token of `vgrads token cre
 def needs(scope: str) -> Any:
     """Return a dependency: the principal of a request, who must have a scope."""
 
-    def principal(
+    async def principal(  # a coroutine: it needs no thread
         request: Request,
         _: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)] = None,
     ) -> Principal:

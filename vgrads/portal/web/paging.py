@@ -18,15 +18,9 @@ _After = Annotated[
 
 
 class Paging:
-    """The page that a request is for."""
+    """The page that a request is for. ``limit``: the most entries; ``after``: where it begins."""
 
-    def __init__(
-        self,
-        request: Request,
-        response: Response,
-        limit: Annotated[int, Query(ge=1, le=MOST, description="Most entries.")] = 100,
-        after: _After = "",
-    ) -> None:
+    def __init__(self, request: Request, response: Response, limit: int, after: str) -> None:
         self._request, self._response = request, response
         self.limit, self.after = limit, after
 
@@ -51,20 +45,26 @@ class Paging:
         return self.page(rows, name)
 
 
-class WholePaging(Paging):
-    """The page of a short list: all of it unless ``limit`` is stated."""
-
-    def __init__(
-        self,
-        request: Request,
-        response: Response,
-        limit: Annotated[
-            int | None, Query(ge=1, le=MOST, description="Most entries; none: all.")
-        ] = None,
-        after: _After = "",
-    ) -> None:
-        super().__init__(request, response, 10**9 if limit is None else limit, after)
+async def _read_page(
+    request: Request,
+    response: Response,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="Most entries.")] = 100,
+    after: _After = "",
+) -> Paging:
+    return Paging(request, response, limit, after)
 
 
-Page = Annotated[Paging, Depends()]
-ShortPage = Annotated[WholePaging, Depends()]
+async def _read_short_page(
+    request: Request,
+    response: Response,
+    limit: Annotated[
+        int | None, Query(ge=1, le=MOST, description="Most entries; none: all.")
+    ] = None,
+    after: _After = "",
+) -> Paging:
+    return Paging(request, response, 10**9 if limit is None else limit, after)
+
+
+Page = Annotated[Paging, Depends(_read_page)]
+ShortPage = Annotated[Paging, Depends(_read_short_page)]
+"""The page of a short list: all of it unless ``limit`` is stated."""

@@ -15,7 +15,7 @@ from starlette.types import Scope
 
 from vgrads.portal.records.access import Principal
 from vgrads.portal.web import problems
-from vgrads.portal.web.checked_routes import MOST_PARSED, TURNS
+from vgrads.portal.web.checked_routes import MOST_PARSED
 from vgrads.portal.web.embedding.forecast_access import ANYBODY
 
 SAFE = ("GET", "HEAD", "OPTIONS")
@@ -76,7 +76,7 @@ class UserRequests:
         self._most = most
         self._at_once: Counter[str] = Counter()
         self._large: dict[tuple[int, str], asyncio.Lock] = {}
-        self._turns: dict[tuple[int, str], asyncio.Semaphore] = {}
+        self._turns: dict[tuple[int, str], asyncio.Lock] = {}
 
     @contextmanager
     def counted(self, exchange: Exchange) -> Iterator[None]:
@@ -93,11 +93,13 @@ class UserRequests:
             if not self._at_once[who]:
                 del self._at_once[who]
 
-    def turn_of(self, exchange: Exchange) -> asyncio.Semaphore | None:
-        """Return what limits how many short requests of a user are worked on at once."""
+    def turn_of(self, exchange: Exchange) -> asyncio.Lock | None:
+        """Return the lock with which a user's short requests are worked on one after another, so
+        that those of other users are answered in between. Routes that may wait themselves are
+        coroutines, and take no turn."""
         if exchange.principal is None:
             return None
-        return self._turns.setdefault(_make_lock_key(exchange), asyncio.Semaphore(TURNS))
+        return self._turns.setdefault(_make_lock_key(exchange), asyncio.Lock())
 
     @asynccontextmanager
     async def alone_if_large(self, exchange: Exchange) -> AsyncIterator[None]:
