@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -107,6 +108,20 @@ def bundled(sizes: Sizes) -> list[Row]:
         ),
         Row("– peak of the dispatcher, MiB", "–", "500", f"{ran.peak_mib:.0f}", True),
     ]
+
+
+def decay(sizes: Sizes) -> list[Row]:
+    """A message for each task, with few and with many others queued behind; five rounds."""
+    few, many, tasks = 1_024, 65_536, sizes.of(163_840)
+    rates: dict[int, list[float]] = {few: [], many: []}
+    for number in range(5):
+        for behind in (few, many)[:: 1 if number % 2 else -1]:
+            load = Load(tasks=tasks, agents=64, tls=False, single=True, behind=behind)
+            rates[behind].append(tasks / alone(served, load).seconds)
+    ratio = median(b / a for a, b in zip(rates[few], rates[many], strict=True))
+    what = f"rate with {many:,} more tasks queued ÷ with {few:,}"
+    measured = f"{ratio:.2f} ({median(rates[many]):,.0f}/s)"
+    return [Row(what, "0.95", "1", measured, ratio >= 0.95)]
 
 
 def processes(sizes: Sizes) -> list[Row]:
@@ -256,6 +271,7 @@ def killing(sizes: Sizes) -> list[Row]:
 PARTS: dict[str, Callable[[Sizes], list[Row]]] = {
     "single": single,
     "bundled": bundled,
+    "decay": decay,
     "processes": processes,
     "submission": submission,
     "efficiency": efficiency,

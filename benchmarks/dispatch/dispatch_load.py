@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import ssl
 import subprocess
 import sys
 import tempfile
@@ -36,13 +35,14 @@ SINGLE = Rules(in_hand_s=0.0)
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """What is measured. ``single``: every end is a message of its own; ``seconds``: how long hosts
-    take for a task."""
+    take for a task; ``behind``: further tasks, which still wait when the measurement ends."""
 
     tasks: int
     agents: int
     tls: bool = True
     single: bool = False
     seconds: float = 0.0
+    behind: int = 0
 
 
 @dataclass(kw_only=True)
@@ -100,12 +100,10 @@ async def _served(load: Load, folder: Path) -> StageResult:
         DispatcherConfig(folder=folder, secret=keys.secret, rules=rules), WallClock()
     )
     ran = StageResult(before_mib=memory_mib())
-    retained: StoredBag = keep_bag(folder, 0, template(load.tasks), folder)
+    retained: StoredBag = keep_bag(folder, 0, template(load.tasks + load.behind), folder)
     manager.add(0, retained.bag, retained.files)
     ran.queued_mib = memory_mib()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "cert.pem", keys.key)
-    port = await manager.port.listen("127.0.0.1", 0, context if load.tls else None)
+    port = await manager.port.listen("127.0.0.1", 0, keys.context() if load.tls else None)
     work = asyncio.ensure_future(manager.work())
     contact = f"{'tls' if load.tls else 'tcp'}://127.0.0.1:{port}"
     words = [contact, str(keys_file(folder, keys.secret, load.agents)), f"--seconds={load.seconds}"]
@@ -117,7 +115,7 @@ async def _served(load: Load, folder: Path) -> StageResult:
         while not bag.tasks.counts[DONE]:  # hosts come up
             await asyncio.sleep(0.005)
         begin, before, second = time.perf_counter(), bag.tasks.counts[DONE], 1
-        while not bag.over:
+        while bag.tasks.counts[DONE] < load.tasks:
             await asyncio.sleep(0.005)
             if time.perf_counter() - begin >= second:
                 second += 1
