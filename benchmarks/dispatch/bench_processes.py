@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -26,7 +24,7 @@ from statistics import median
 from commands import vgrads_s
 from dispatch_peers import SCRIPTS, measured
 from dispatch_rows import by_command
-from rounds import Measured, children_cpu_s, interleaved, load, median_ratio
+from rounds import Measured, busy_processes, children_cpu_s, interleaved, load, median_ratio
 
 OURS, XARGS = "vgrads", "`xargs -P2 -n1`"
 _HEAD = """| {title} | rounds | load before | tasks/s | vgrads ÷ it | CPU ms a task |
@@ -38,18 +36,6 @@ def _xargs(count: int) -> float:
     numbers = "\n".join(map(str, range(count)))
     subprocess.run(["xargs", "-P2", "-n1", "true"], input=numbers, text=True, check=True)
     return count / (time.perf_counter() - began)
-
-
-@contextmanager
-def _busy(count: int) -> Iterator[None]:
-    """Run processes that compute without end."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for other in others:
-            other.kill()
-            other.wait()
 
 
 def _rounds(rounds: int, tasks: int) -> dict[str, Measured[float]]:
@@ -109,7 +95,7 @@ def main() -> None:
     _single_task(chosen.rounds)
     results = _rounds(chosen.rounds, chosen.tasks)
     _print_table("nothing else started", chosen.tasks, results)
-    with _busy(chosen.busy):
+    with busy_processes(chosen.busy):
         title, tasks = f"beside {chosen.busy} busy processes", max(1, chosen.tasks // 4)
         _print_table(title, tasks, _rounds(chosen.rounds, tasks))
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Generic, TypeVar
@@ -65,3 +68,15 @@ def interleaved(
 def median_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
     """Return the median of the ratios of the rounds."""
     return median(a / b for a, b in zip(numerators, denominators, strict=True))
+
+
+@contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Run processes that compute without end."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -451,5 +451,6 @@ def _plan_briefly(
 ) -> Plan:
     """Return the plan that a page shows while somebody waits for it. ``relax``: also look for
     changes that meet the request where it falls short; ``others``: as :func:`plan_set`."""
-    briefly = replace(make_planner_options(options), effort=_AT_A_GLANCE, relax=relax)
+    usual = make_planner_options(options)
+    briefly = replace(usual, effort=min(usual.effort, _AT_A_GLANCE), relax=relax)
     return plan_set(workflow_set, grid, options.seed, briefly, others=others).plan
