@@ -115,11 +115,16 @@ def request_history(store: Store, row: RunRow, state: RunState) -> list[Json]:
     return history
 
 
+def refuse_ended(run: RunRow) -> None:
+    """Raise InapplicableError for a run that has ended."""
+    if run.state not in GOES_ON:
+        raise InapplicableError(f"run '{run.id}' has ended: its request cannot be changed")
+
+
 def send_change(store: Store, run_id: str, change: RequestChange) -> int:
     """Send a change to a run's manager, now or when there is one; return the message's number.
     InapplicableError where the run has ended, also since it was last looked at."""
-    if store.get_run(run_id).state not in GOES_ON:
-        raise InapplicableError(f"run '{run_id}' has ended: its request cannot be changed")
+    refuse_ended(store.get_run(run_id))
     return MessageBox(store.engine, run_id).send({"kind": "change", "change": asdict(change)})
 
 

@@ -11,10 +11,9 @@ from starlette.exceptions import HTTPException
 
 from vgrads.operations.runs.requests import ChangeRequest
 from vgrads.portal.jobs import children
-from vgrads.portal.jobs.run_changes import request_history, send_change
+from vgrads.portal.jobs.run_changes import refuse_ended, request_history, send_change
 from vgrads.portal.records.access import Principal
 from vgrads.portal.records.mailbox import MessageBox
-from vgrads.portal.records.reading.run_rows import GOES_ON
 from vgrads.portal.records.tables import RunRow
 from vgrads.portal.web.answers import answers
 from vgrads.portal.web.goal_fields import GoalPatch
@@ -96,8 +95,7 @@ async def changed(
     from vgrads.execmgr.core.journal import change_from_json
 
     run = await run_in_threadpool(newest_run_of, service, set_id)
-    if run.state not in GOES_ON:
-        raise HTTPException(409, f"run '{run.id}' has ended: its request cannot be changed")
+    refuse_ended(run)
     if not preview:
         tag = await run_in_threadpool(request_tag, service, run)
         if if_match is None:
