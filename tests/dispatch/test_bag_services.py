@@ -84,9 +84,12 @@ def agents(site_variable):
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
             agent = words[1:4] == [b"-I", b"-X", b"vgrads-agent"]
-            # before it is seen to be no task: what an agent forked may become one meanwhile
-            node = variable_of(pid, "VGRADS_NODE")
-            if agent and variable_of(pid, site_variable) and not variable_of(pid, "VGRADS_TASK"):
+            # what an agent forked may become a task meanwhile: its environment is another then,
+            # and for a moment empty
+            before = [variable_of(pid, name) for name in ("VGRADS_NODE", site_variable)]
+            is_task = variable_of(pid, "VGRADS_TASK")
+            node, site = (variable_of(pid, name) for name in ("VGRADS_NODE", site_variable))
+            if agent and site and not is_task and before == [node, site]:
                 result[pid] = node
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
