@@ -18,6 +18,7 @@ from vgrads.dispatch.core.bag_selection import BagSelection, Offer
 from vgrads.dispatch.core.dispatch_index import DispatchIndex
 from vgrads.dispatch.core.events import AgentQuarantined
 from vgrads.dispatch.core.faults import BagFault, serving
+from vgrads.dispatch.core.fold import MOST_LOSSES
 from vgrads.dispatch.core.protocol import AgentReply
 from vgrads.dispatch.core.records import TasksAssigned, TasksReplicated
 from vgrads.dispatch.core.state import AgentState, BagState
@@ -65,6 +66,8 @@ class Assignment:
         return reply
 
     def _fill(self, agent: AgentState, reply: AgentReply, at_s: float) -> None:
+        if self._tasks.has_suspect(agent):
+            return
         most = self.blackholes.most(agent, at_s) - len(agent.assigned)
         # removed again at the first offer: the mark stays where there is none
         self._unfit[agent.number] = at_s
@@ -290,6 +293,9 @@ class BlackHoles:
 _NO_MOST = 1 << 30
 _ELSEWHERE_S = 10.0
 """Seconds for which a task that failed on a node is reserved for others."""
+SUSPECT = MOST_LOSSES // 2
+"""Agents that were lost with a task, after which it runs alone: it may have ended them, and other
+tasks are not to be given up with it. Not sooner: nodes that are taken back lose good tasks too."""
 
 
 class TaskChoice:
@@ -297,6 +303,14 @@ class TaskChoice:
 
     def __init__(self, dispatch_index: DispatchIndex, bag_selection: BagSelection) -> None:
         self._dispatch_index, self._bag_selection = dispatch_index, bag_selection
+        self._emptied = -1  # the agent that gets nothing else until it can run a suspect alone
+
+    def has_suspect(self, agent: AgentState) -> bool:
+        """Return True for an agent that runs a task alone."""
+        if len(agent.assigned) != 1:
+            return False
+        ((number, task),) = agent.assigned
+        return self._dispatch_index.state.bags[number].tasks.losses.get(task, 0) >= SUSPECT
 
     def waiting(self, agent: AgentState, offer: Offer, at_s: float, most: int) -> list[int] | None:
         """Return the tasks of a bag that an agent gets in this round: at most as many as fit, and
@@ -320,7 +334,31 @@ class TaskChoice:
         # the share limits only tasks that would wait at the agent: free
         # processors are always filled
         count = min(room, part if busy + part > places else max(part, places - busy))
-        return self._next(agent, bag, max(1, count), at_s)
+        return self._choose(agent, bag, max(1, count), at_s)
+
+    def _choose(
+        self, agent: AgentState, bag: BagState, count: int, at_s: float
+    ) -> list[int] | None:
+        """Return the next tasks, or a single suspect for an idle agent; None for an agent that is
+        to become idle for one."""
+        tasks, losses = self._next(agent, bag, count, at_s), bag.tasks.losses
+        suspects = [task for task in tasks if losses.get(task, 0) >= SUSPECT] if losses else []
+        if not suspects:
+            return tasks
+        if not agent.assigned:
+            return suspects[:1]
+        if self._is_to_be_emptied(agent):
+            return None
+        # those that were given back come first: behind them are others
+        drawn = self._next(agent, bag, count + len(bag.tasks.again), at_s)
+        return [task for task in drawn if losses.get(task, 0) < SUSPECT][:count]
+
+    def _is_to_be_emptied(self, agent: AgentState) -> bool:
+        """Return True for one agent at a time: without it suspects might wait for ever."""
+        emptied = self._dispatch_index.state.agents.get(self._emptied)
+        if emptied is None or not emptied.here or emptied.leaving:
+            self._emptied = agent.number
+        return self._emptied == agent.number
 
     def _target(self, agent: AgentState, offer: Offer, places: int) -> int:
         """Return how many tasks of a bag an agent should hold."""
@@ -347,6 +385,8 @@ class TaskChoice:
             if len(tasks) >= room:
                 break
             if (bag.number, task) in agent.assigned or not bag.may_replicate(task):
+                continue
+            if bag.tasks.losses.get(task, 0) >= SUSPECT:
                 continue
             if self._bag_selection.may_replica(agent, offer, task, at_s):
                 del candidates[task]
