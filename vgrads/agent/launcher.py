@@ -233,30 +233,21 @@ class Launcher:
         streams: Sequence[int],
         folder: str,
     ) -> int:
-        pid = self._spawn(program, words, environment, streams, folder)
+        if self._native is not None:
+            pid = self._native(program, words, environment, streams, folder)
+        else:
+            actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate(streams)]
+            options: dict[str, Any] = {
+                "file_actions": actions,
+                "setsigdef": _DEFAULT,
+                "setsigmask": (),
+            }
+            try:
+                pid = os.posix_spawn(program, words, environment, setsid=True, **options)
+            except NotImplementedError:  # C library before glibc 2.26: own group, no session
+                pid = os.posix_spawn(program, words, environment, setpgroup=0, **options)
         lend_priority(pid)
         return pid
-
-    def _spawn(
-        self,
-        program: str,
-        words: list[str],
-        environment: Mapping[bytes, bytes],
-        streams: Sequence[int],
-        folder: str,
-    ) -> int:
-        if self._native is not None:
-            return self._native(program, words, environment, streams, folder)
-        actions = [(os.POSIX_SPAWN_DUP2, here, there) for there, here in enumerate(streams)]
-        options: dict[str, Any] = {
-            "file_actions": actions,
-            "setsigdef": _DEFAULT,
-            "setsigmask": (),
-        }
-        try:
-            return os.posix_spawn(program, words, environment, setsid=True, **options)
-        except NotImplementedError:  # C library before glibc 2.26: own group, no session
-            return os.posix_spawn(program, words, environment, setpgroup=0, **options)
 
     def _find(self, name: str, environment: Mapping[bytes, bytes]) -> str:
         """Return the program that a shell would run; empty where there is none, or where it depends

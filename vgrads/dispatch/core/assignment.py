@@ -298,6 +298,10 @@ SUSPECT = MOST_LOSSES // 2
 tasks are not to be given up with it. Not sooner: nodes that are taken back lose good tasks too."""
 
 
+def _is_suspect(bag: BagState, task: int) -> bool:
+    return bag.tasks.losses.get(task, 0) >= SUSPECT
+
+
 class TaskChoice:
     """Chooses tasks of the next bag for an agent."""
 
@@ -310,7 +314,7 @@ class TaskChoice:
         if len(agent.assigned) != 1:
             return False
         ((number, task),) = agent.assigned
-        return self._dispatch_index.state.bags[number].tasks.losses.get(task, 0) >= SUSPECT
+        return _is_suspect(self._dispatch_index.state.bags[number], task)
 
     def waiting(self, agent: AgentState, offer: Offer, at_s: float, most: int) -> list[int] | None:
         """Return the tasks of a bag that an agent gets in this round: at most as many as fit, and
@@ -341,20 +345,21 @@ class TaskChoice:
     ) -> list[int] | None:
         """Return the next tasks, or a single suspect for an idle agent; None for an agent that is
         to become idle for one."""
-        tasks, losses = self._next(agent, bag, count, at_s), bag.tasks.losses
-        suspects = [task for task in tasks if losses.get(task, 0) >= SUSPECT] if losses else []
+        tasks = self._next(agent, bag, count, at_s)
+        suspects = [task for task in tasks if _is_suspect(bag, task)] if bag.tasks.losses else []
         if not suspects:
             return tasks
         if not agent.assigned:
             return suspects[:1]
-        if self._is_to_be_emptied(agent):
+        if self._begin_emptying(agent):
             return None
         # those that were given back come first: behind them are others
         drawn = self._next(agent, bag, count + len(bag.tasks.again), at_s)
-        return [task for task in drawn if losses.get(task, 0) < SUSPECT][:count]
+        return [task for task in drawn if not _is_suspect(bag, task)][:count]
 
-    def _is_to_be_emptied(self, agent: AgentState) -> bool:
-        """Return True for one agent at a time: without it suspects might wait for ever."""
+    def _begin_emptying(self, agent: AgentState) -> bool:
+        """Let one agent at a time become idle, or suspects might wait for ever; return True where
+        it is this one."""
         emptied = self._dispatch_index.state.agents.get(self._emptied)
         if emptied is None or not emptied.here or emptied.leaving:
             self._emptied = agent.number
@@ -386,7 +391,7 @@ class TaskChoice:
                 break
             if (bag.number, task) in agent.assigned or not bag.may_replicate(task):
                 continue
-            if bag.tasks.losses.get(task, 0) >= SUSPECT:
+            if _is_suspect(bag, task):
                 continue
             if self._bag_selection.may_replica(agent, offer, task, at_s):
                 del candidates[task]
