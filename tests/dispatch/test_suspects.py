@@ -6,11 +6,13 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vgrads.bags.bag import BagSpec, Listed
+from vgrads.dispatch.core.assignment import SUSPECT
 from vgrads.dispatch.core.fold import MOST_LOSSES
 from vgrads.dispatch.core.protocol import Rules
 from vgrads.dispatch.core.state import State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import DONE, FAILED
+from vgrads.dispatch.explanation import explain_refusal
 from vgrads.dispatch.fleet.virtual import VirtualAgents
 
 
@@ -62,3 +64,37 @@ def test_only_tasks_that_end_their_agents_are_given_up(tasks, killers, procs, ag
 @pytest.mark.parametrize("procs", [1, 2, 8])
 def test_eight_of_forty_tasks_end_their_agents(procs):
     assert 0 < work_off(40, set(range(4, 40, 5)), procs) <= 8 * MOST_LOSSES
+
+
+def test_why_other_tasks_wait_for_one_that_runs_alone():
+    core = Core(State(), Rules(), lambda _: None, lambda *_: None)
+    spec = BagSpec(name="b", commands=Listed(["true"] * 3), estimate_s=10.0, retries=0)
+    core.add(0, spec, 0.0)
+    around = VirtualAgents(core, lambda _, task, node: (10.0, 0))
+    for n in range(SUSPECT):  # lost with all that they hold
+        around.join(f"a{n}", procs=4)
+        around.run(until_s=n + 1.0)
+        around.leave(f"a{n}", lost=True)
+    around.join("last", procs=4)
+    around.run(until_s=10.0)
+    bag = core.state.bags[0]
+    (alone,) = bag.tasks.where
+    last = core.state.agents[bag.tasks.where[alone]]
+    # it has the task, and no other
+    assert explain(core, last, bag, alone) == ["it has the task"]
+    for other in {0, 1, 2} - {alone}:
+        lost = "5 agents were lost while running it, or could not run it"
+        assert explain(core, last, bag, other) == [
+            f"it runs task {alone} of bag b alone: {lost}",
+            f"{lost}; so it runs alone and without replicas, and this agent has other tasks",
+        ]
+    around.join("second", procs=4)
+    around.run(until_s=11.0)
+    second = core.state.agents[max(core.state.agents)]
+    assert explain(core, second, bag, alone)[1:] == [
+        f"{lost}; so it runs alone and without replicas, and another agent has it"
+    ]
+
+
+def explain(core, agent, bag, task):
+    return [reason.words for reason in explain_refusal(core, agent, bag, task, 10.0)]

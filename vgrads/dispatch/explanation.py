@@ -9,6 +9,7 @@ from typing import Any
 
 from vgrads.bags.node_history import QUARANTINE_AT
 from vgrads.dispatch.core.advertising import make_bag_ad, make_queue_ad
+from vgrads.dispatch.core.assignment import find_suspect, is_suspect
 from vgrads.dispatch.core.faults import serving
 from vgrads.dispatch.core.replicas import has_tail_begun
 from vgrads.dispatch.core.state import AgentState, BagState
@@ -40,6 +41,12 @@ def look_at_tails(core: Core) -> None:
         rules = dispatch_index.bags.get(bag.number)
         if rules is not None and has_tail_begun(dispatch_index, bag, rules):
             dispatch_index.tails.add(bag.number)
+
+
+def format_losses(bag: BagState, task: int) -> str:
+    """Return how many agents a task has lost, as a clause."""
+    count = bag.tasks.losses.get(task, 0)
+    return f"{format_count(count, 'agent', 'were')} lost while running it, or could not run it"
 
 
 def explain_refusal(
@@ -171,9 +178,13 @@ def _list_reasons(
     if bag.failover and agent.site not in bag.failover and bag.tasks.failures.get(task):
         yield RejectionReason(f"the task has failed and may run only at {', '.join(bag.failover)}")
     yield from _explain_policy(core, agent, bag, task, now_s)
-    if bag.tasks.where.get(task) is not None and task not in core.dispatch_index.replicas.get(
-        bag.number, ()
-    ):
+    elsewhere = bag.tasks.where.get(task) is not None
+    if is_suspect(bag, task) and (elsewhere or agent.assigned):
+        yield RejectionReason(
+            f"{format_losses(bag, task)}; so it runs alone and without replicas, and "
+            + ("another agent has it" if elsewhere else "this agent has other tasks")
+        )
+    elif elsewhere and task not in core.dispatch_index.replicas.get(bag.number, ()):
         yield RejectionReason("another agent has the task, and no replica is requested")
 
 
@@ -182,6 +193,11 @@ def _explain_agent(core: Core, agent: AgentState, now_s: float) -> Iterator[Reje
         yield RejectionReason("it has left")
     if agent.leaving:
         yield RejectionReason(f"it is leaving: {agent.leaving}")
+    if suspect := find_suspect(core.state, agent):
+        bag, task = suspect
+        yield RejectionReason(
+            f"it runs task {task} of bag {bag.name} alone: {format_losses(bag, task)}"
+        )
     record = core.dispatch_index.record(agent)
     odds = core.blackholes.odds(agent, record) if record.quick_failures else 0.0
     if record.pauses and now_s < record.quarantined_until_s and odds > QUARANTINE_AT:

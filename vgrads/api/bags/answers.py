@@ -14,7 +14,7 @@ from vgrads.dispatch.core.records import END
 from vgrads.dispatch.core.state import BagState, State
 from vgrads.dispatch.core.step import Core
 from vgrads.dispatch.core.tasks import ASSIGNED, BLOCKED, DONE, FAILED, PENDING, WORDS
-from vgrads.dispatch.explanation import explain_refusal, look_at_tails
+from vgrads.dispatch.explanation import explain_refusal, format_losses, look_at_tails
 from vgrads.dispatch.storage.carried import find_carried_folder, read_carried
 from vgrads.dispatch.storage.folder import open_bag
 from vgrads.dispatch.storage.journal import EndReader, read_state
@@ -173,8 +173,7 @@ def why(folder: Path, number: int, task: int, agent: str = "") -> dict[str, Any]
     elif status == FAILED:
         lost = row["hosts_lost"] >= MOST_LOSSES
         reasons.append(
-            f"{format_count(row['hosts_lost'], 'agent', 'were')} lost while running it, or could "
-            "not run it"
+            format_losses(bag, task)
             if lost
             else (
                 f"it failed {format_count(row['failures'], 'time')}; "

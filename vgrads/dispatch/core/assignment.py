@@ -21,7 +21,7 @@ from vgrads.dispatch.core.faults import BagFault, serving
 from vgrads.dispatch.core.fold import MOST_LOSSES
 from vgrads.dispatch.core.protocol import AgentReply
 from vgrads.dispatch.core.records import TasksAssigned, TasksReplicated
-from vgrads.dispatch.core.state import AgentState, BagState
+from vgrads.dispatch.core.state import AgentState, BagState, State
 from vgrads.dispatch.core.tasks import PENDING
 
 _UNFIT_S = 10.0
@@ -66,7 +66,7 @@ class Assignment:
         return reply
 
     def _fill(self, agent: AgentState, reply: AgentReply, at_s: float) -> None:
-        if self._tasks.has_suspect(agent):
+        if find_suspect(self._dispatch_index.state, agent):
             return
         most = self.blackholes.most(agent, at_s) - len(agent.assigned)
         # removed again at the first offer: the mark stays where there is none
@@ -298,8 +298,18 @@ SUSPECT = MOST_LOSSES // 2
 tasks are not to be given up with it. Not sooner: nodes that are taken back lose good tasks too."""
 
 
-def _is_suspect(bag: BagState, task: int) -> bool:
+def is_suspect(bag: BagState, task: int) -> bool:
+    """Return True for a task that runs alone."""
     return bag.tasks.losses.get(task, 0) >= SUSPECT
+
+
+def find_suspect(state: State, agent: AgentState) -> tuple[BagState, int] | None:
+    """Return the task that an agent runs alone, with its bag."""
+    if len(agent.assigned) != 1:
+        return None
+    ((number, task),) = agent.assigned
+    bag = state.bags[number]
+    return (bag, task) if is_suspect(bag, task) else None
 
 
 class TaskChoice:
@@ -308,13 +318,6 @@ class TaskChoice:
     def __init__(self, dispatch_index: DispatchIndex, bag_selection: BagSelection) -> None:
         self._dispatch_index, self._bag_selection = dispatch_index, bag_selection
         self._emptied = -1  # the agent that gets nothing else until it can run a suspect alone
-
-    def has_suspect(self, agent: AgentState) -> bool:
-        """Return True for an agent that runs a task alone."""
-        if len(agent.assigned) != 1:
-            return False
-        ((number, task),) = agent.assigned
-        return _is_suspect(self._dispatch_index.state.bags[number], task)
 
     def waiting(self, agent: AgentState, offer: Offer, at_s: float, most: int) -> list[int] | None:
         """Return the tasks of a bag that an agent gets in this round: at most as many as fit, and
@@ -346,7 +349,7 @@ class TaskChoice:
         """Return the next tasks, or a single suspect for an idle agent; None for an agent that is
         to become idle for one."""
         tasks = self._next(agent, bag, count, at_s)
-        suspects = [task for task in tasks if _is_suspect(bag, task)] if bag.tasks.losses else []
+        suspects = [task for task in tasks if is_suspect(bag, task)] if bag.tasks.losses else []
         if not suspects:
             return tasks
         if not agent.assigned:
@@ -355,7 +358,7 @@ class TaskChoice:
             return None
         # those that were given back come first: behind them are others
         drawn = self._next(agent, bag, count + len(bag.tasks.again), at_s)
-        return [task for task in drawn if not _is_suspect(bag, task)][:count]
+        return [task for task in drawn if not is_suspect(bag, task)][:count]
 
     def _begin_emptying(self, agent: AgentState) -> bool:
         """Let one agent at a time become idle, or suspects might wait for ever; return True where
@@ -391,7 +394,7 @@ class TaskChoice:
                 break
             if (bag.number, task) in agent.assigned or not bag.may_replicate(task):
                 continue
-            if _is_suspect(bag, task):
+            if is_suspect(bag, task):
                 continue
             if self._bag_selection.may_replica(agent, offer, task, at_s):
                 del candidates[task]
