@@ -391,6 +391,19 @@ def test_failover_sites_whose_agents_are_all_quarantined_are_not_awaited():
     assert world.agents.now_s < 600.0
 
 
+def test_tasks_that_fail_do_not_wait_for_the_quarantine_of_the_only_node_that_can_run_them():
+    world = World(lambda bag, task, agent: (0.5, int(task >= 30)))
+    for n in range(4):
+        world.agents.join(f"narrow{n}", procs=1)
+    world.agents.join("wide", procs=4)
+    world.add(0, bag(40, procs=2))
+    world.run(600.0)
+    (served,) = world.core.state.bags.values()
+    assert served.over
+    assert served.tasks.status.count(DONE) == 30
+    assert world.agents.now_s < 60.0
+
+
 def test_why_a_host_does_not_get_a_task():
     world = World(steady(1.0))
     world.agents.join("h", site="far")

@@ -88,11 +88,7 @@ def _explain_unserved(
     # where tasks run, the policy accepts at least one agent
     if not bag.tasks.pending or bag.tasks.where:
         return late
-    fit = [
-        agent
-        for agent in agents
-        if agent.procs >= bag.procs and (not bag.sites or agent.site in bag.sites)
-    ]
+    fit = [agent for agent in agents if bag.fits(agent)]
     against = (
         _explain_no_agent(core, fit, bag, now_s) if fit else _explain_no_grid(core, grids, bag)
     )

@@ -227,7 +227,7 @@ def _explain_waiting(folder: Path, state: Any, bag: Any, task: int) -> list[str]
     if bag.cancelled:
         return [f"its bag was cancelled: {bag.cancelled}"]
     agents = [h for h in state.agents.values() if h.here and not h.leaving]
-    fit = [h for h in agents if h.procs >= bag.procs and (not bag.sites or h.site in bag.sites)]
+    fit = [agent for agent in agents if bag.fits(agent)]
     before = (
         len(bag.tasks.again) + max(0, task - bag.tasks.cursor) if task >= bag.tasks.cursor else 0
     )

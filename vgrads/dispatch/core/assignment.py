@@ -230,7 +230,7 @@ class BlackHoles:
             return 0
         if record.pauses and record.at_s <= record.quarantined_until_s:
             return 1  # its quarantine is over: one probe task
-        if not self._spared(agent):
+        if not self._can_spare(agent, record):
             return 1 << 30
         self._dispatch_index.note(AgentQuarantined(number=agent.number, at_s=now_s))
         self._dispatch_index.look_again(
@@ -238,16 +238,20 @@ class BlackHoles:
         )
         return 0
 
-    def _spared(self, agent: AgentState) -> bool:
-        """Return True where at least as many processors are left: not all nodes are black holes."""
+    def _can_spare(self, agent: AgentState, record: NodeHistory) -> bool:
+        """Return True where at least as many processors are left that could run the tasks which
+        failed: not all nodes are black holes, and those tasks need not wait for this one."""
         state = self._dispatch_index.state
         machines = {m for m, r in state.records.items() if r.quarantined_until_s > state.now_s} | {
             agent.machine
         }
-        quarantined = sum(
-            h.procs for h in state.agents.values() if h.here and h.machine in machines
+        bags = [state.bags[number] for number in {number for number, _ in record.quick_failures}]
+        left = sum(
+            other.procs * (-1 if other.machine in machines else 1)
+            for other in state.agents.values()
+            if other.here and not other.leaving and any(bag.fits(other) for bag in bags)
         )
-        return 2 * quarantined <= self._dispatch_index.places
+        return left >= 0
 
     def odds(self, agent: AgentState, record: NodeHistory) -> float:
         """Return the log odds that a node is a black hole (:mod:`vgrads.bags.node_history`)."""

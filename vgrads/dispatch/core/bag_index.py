@@ -156,7 +156,7 @@ class BagIndex:
     def rank(self, number: int, agent: AgentState, ad: Ad) -> float | None:
         """Return a bag's rank of this agent; None where it does not fit."""
         bag = self._dispatch_index.state.bags[number]
-        if bag.procs > agent.procs or (bag.sites and agent.site not in bag.sites):
+        if not bag.fits(agent):
             return None
         if number not in self._policies:
             return 0.0

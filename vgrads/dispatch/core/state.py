@@ -209,6 +209,10 @@ class BagState:
         change = self.last_change
         return None if change is None or change.after is None else BagGoal(**change.after)
 
+    def fits(self, agent: AgentState) -> bool:
+        """Return True for an agent that is wide enough and at one of its sites."""
+        return self.procs <= agent.procs and (not self.sites or agent.site in self.sites)
+
     def may_replicate(self, task: int) -> bool:
         """Return True for a running task that may be assigned to one more agent."""
         tasks = self.tasks
