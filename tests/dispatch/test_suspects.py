@@ -16,16 +16,19 @@ from vgrads.dispatch.explanation import explain_refusal
 from vgrads.dispatch.fleet.virtual import VirtualAgents
 
 
-def work_off(tasks, killers, procs, agents=1, runs_s=1.0):
-    """Agents work a bag off in which some tasks end their agent; how many agents these ended.
-    A new agent comes for each that was ended."""
+def work_off(tasks, killers, procs, agents=1, runs_s=1.0, bags=1):
+    """Agents work off tasks, of several bags in turn, of which some end their agent; how many
+    agents these ended. A new agent comes for each that was ended."""
     core = Core(State(), Rules(), lambda _: None, lambda *_: None)
-    commands = Listed(["true"] * tasks)
-    core.add(0, BagSpec(name="b", commands=commands, estimate_s=runs_s, retries=0), 0.0)
+    places = [(n % bags, n // bags) for n in range(tasks)]
+    for bag in range(min(bags, tasks)):
+        commands = Listed(["true"] * sum(number == bag for number, _ in places))
+        core.add(bag, BagSpec(name="b", commands=commands, estimate_s=runs_s, retries=0), 0.0)
+    deadly = {places[n] for n in killers}
     ended, names = [], iter(f"a{n}" for n in range(10_000))
 
-    def run(_, task, node):
-        if task in killers:
+    def run(bag, task, node):
+        if (bag, task) in deadly:
             around.at(around.now_s + 0.1 * runs_s, lambda: end(node))
         return runs_s, 0
 
@@ -38,11 +41,11 @@ def work_off(tasks, killers, procs, agents=1, runs_s=1.0):
     around = VirtualAgents(core, run)
     for _ in range(agents):
         around.join(next(names), procs=procs)
-    around.run(until_s=1e7, over=lambda: core.state.bags[0].over)
+    around.run(until_s=1e7, over=lambda: all(bag.over for bag in core.state.bags.values()))
     core.state.check()
-    status = core.state.bags[0].tasks.status
+    status = [core.state.bags[bag].tasks.status[task] for bag, task in places]
     assert [n for n in range(tasks) if status[n] == FAILED] == sorted(killers)
-    assert {status[n] for n in range(tasks)} - {FAILED} <= {DONE}
+    assert set(status) - {FAILED} <= {DONE}
     return len(ended)
 
 
@@ -53,10 +56,11 @@ def work_off(tasks, killers, procs, agents=1, runs_s=1.0):
     procs=st.integers(1, 8),
     agents=st.integers(1, 4),
     runs_s=st.sampled_from([0.001, 1.0, 100.0]),
+    bags=st.integers(1, 3),
 )
-def test_only_tasks_that_end_their_agents_are_given_up(tasks, killers, procs, agents, runs_s):
+def test_only_tasks_that_end_their_agents_are_given_up(tasks, killers, procs, agents, runs_s, bags):
     killers = {task for task in killers if task < tasks}
-    ended = work_off(tasks, killers, procs, agents, runs_s)
+    ended = work_off(tasks, killers, procs, agents, runs_s, bags)
     assert ended <= MOST_LOSSES * len(killers)
     assert bool(ended) == bool(killers)
 
@@ -94,6 +98,36 @@ def test_why_other_tasks_wait_for_one_that_runs_alone():
     assert explain(core, second, bag, alone)[1:] == [
         f"{lost}; so it runs alone and without replicas, and another agent has it"
     ]
+
+
+def test_a_task_that_runs_alone_does_not_wait_for_an_agent_that_is_too_narrow_now():
+    core = Core(State(), Rules(), lambda _: None, lambda *_: None)
+    core.add(0, BagSpec(name="wide", commands=Listed(["true"]), procs=2, estimate_s=10.0), 0.0)
+    # those of an agent never end together, so that it becomes idle only where it gets no more
+    around = VirtualAgents(core, lambda bag, task, node: (20.0 if bag == 0 else 10.0 + task % 7, 0))
+    for n in range(SUSPECT):
+        around.join("deadly", procs=2)
+        around.run(until_s=n + 1.0)
+        if n == SUSPECT - 1:  # others are busy when it is lost once more
+            many = BagSpec(
+                name="many", commands=Listed(["true"] * 4000), owner="o", estimate_s=10.0
+            )
+            core.add(1, many, around.now_s)
+            around.join("first", procs=4)
+            around.join("second", procs=4)
+            around.run(until_s=n + 2.0)
+        around.leave("deadly", lost=True)
+    assert core.state.bags[0].tasks.losses == {0: SUSPECT}
+    around.run(until_s=15.5)  # the first has ended two tasks, and gets no more
+    assert not core.state.bags[0].tasks.where
+    around.leave("first")
+    around.join("first", procs=1)
+    around.run(until_s=1e6, over=lambda: core.state.bags[0].tasks.where)
+    second = core.state.agents[core.state.by_id["second"]]
+    assert list(second.assigned) == [(0, 0)]
+    around.run(until_s=1e6, over=lambda: core.state.bags[0].over)
+    assert core.state.bags[0].tasks.status[0] == DONE
+    assert not core.state.bags[1].over
 
 
 def explain(core, agent, bag, task):

@@ -66,13 +66,13 @@ class Assignment:
         return reply
 
     def _fill(self, agent: AgentState, reply: AgentReply, at_s: float) -> None:
-        if find_suspect(self._dispatch_index.state, agent):
-            return
         most = self.blackholes.most(agent, at_s) - len(agent.assigned)
         # removed again at the first offer: the mark stays where there is none
         self._unfit[agent.number] = at_s
         for offer in self.bag_selection.offers(agent, at_s):
             self._unfit.pop(agent.number, None)
+            if find_suspect(self._dispatch_index.state, agent):
+                return  # also one of this round
             # the rules of the first; later ones may only lower it
             if offer.concurrency is not None:
                 most = min(most, offer.concurrency - len(agent.assigned))
@@ -358,17 +358,24 @@ class TaskChoice:
             return tasks
         if not agent.assigned:
             return suspects[:1]
-        if self._begin_emptying(agent):
+        if self._begin_emptying(agent, bag):
             return None
         # those that were given back come first: behind them are others
         drawn = self._next(agent, bag, count + len(bag.tasks.again), at_s)
         return [task for task in drawn if not is_suspect(bag, task)][:count]
 
-    def _begin_emptying(self, agent: AgentState) -> bool:
+    def _begin_emptying(self, agent: AgentState, bag: BagState) -> bool:
         """Let one agent at a time become idle, or suspects might wait for ever; return True where
         it is this one."""
         emptied = self._dispatch_index.state.agents.get(self._emptied)
-        if emptied is None or not emptied.here or emptied.leaving:
+        # one that is idle was refused the suspect; one that has come back may be narrower
+        if (
+            emptied is None
+            or not emptied.here
+            or emptied.leaving
+            or not emptied.assigned
+            or not bag.fits(emptied)
+        ):
             self._emptied = agent.number
         return self._emptied == agent.number
 
