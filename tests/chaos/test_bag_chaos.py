@@ -31,7 +31,7 @@ TASKS = 60
 BAG = """
 name: chaos
 command: >-
-  cd {folder}; exec 9>>locks/{{n}}; flock -n 9 || echo {{n}} >>twice; cd "$OLDPWD";
+  cd {folder}; exec 9>>locks/{{n}}; flock -n 9; [ $? != 1 ] || echo {{n}} >>twice; cd "$OLDPWD";
   {reads} sleep {seconds:.2f}; echo {{n}} $(({{n}} * {{n}})); echo {{n}} >r{{n}}; sleep 30 & exit 0
 parameters: {{n: {{range: [0, {tasks}]}}}}
 inputs: [{inputs}]
