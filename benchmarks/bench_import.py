@@ -1,8 +1,10 @@
 """How long does ``import vgrads`` take? Against importing a module of the standard library.
 
-``python benchmarks/bench_import.py [--times 15]``: each import in an interpreter of its own, the
-fastest and the median of them; the limit is 50 ms. Below, the first use of a name of each kind.
-Then ``vgrads plan data/lead.yaml`` on a machine that has compiled nothing, and again.
+``python benchmarks/bench_import.py [--times 15] [LOG …]``: each import in an interpreter of its
+own, the fastest and the median of them; the limit is 50 ms. Below, the first use of a name of each
+kind, and the first call of an executor. Then ``vgrads plan data/lead.yaml`` on a machine that has
+compiled nothing, and again; and ``vgrads forecast LOG`` with compiled code, from a log that it has
+not read before.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ STATEMENTS = {
     "vgrads.bound": "import vgrads; vgrads.bound",
     "vgrads.plan": "import vgrads; vgrads.plan",
     "vgrads.Bag": "import vgrads; vgrads.Bag",
+    "vgrads.Executor().submit(abs, -1).result()": (
+        "import vgrads; vgrads.Executor().submit(abs, -1).result()"
+    ),
 }
 
 
@@ -39,7 +44,7 @@ def milliseconds(statement: str, times: int) -> list[float]:
     return taken[1:]
 
 
-_PLAN = """
+_COMMAND = """
 import sys, time
 from vgrads.kernel.compile_state import announce_compilation
 from vgrads.portal.main import main
@@ -48,22 +53,22 @@ def note(begins):
     spans.append(-time.process_time() if begins else time.process_time())
 try:
     with announce_compilation(note):
-        main(["plan", "data/lead.yaml", "--json"])
+        main(sys.argv[1:])
 finally:
     print(sum(spans), file=sys.stderr)
 """
 
 
-def plan_once(home: Path) -> tuple[float, float, float]:
-    """Plan in a new process: seconds, seconds of processors, and those of compiling."""
-    environment = {
-        **os.environ,
-        "VGRADS_HOME": str(home / "home"),
-        "NUMBA_CACHE_DIR": str(home / "compiled"),
-    }
+_PLAN = ("plan", "data/lead.yaml", "--json")
+Taken = tuple[float, float, float]
+
+
+def run_once(home: Path, compiled: Path, *words: str) -> Taken:
+    """Run a command in a new process: seconds, seconds of processors, and those of compiling."""
+    environment = {**os.environ, "VGRADS_HOME": str(home), "NUMBA_CACHE_DIR": str(compiled)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", _PLAN],
+        [sys.executable, "-c", _COMMAND, *words],
         env=environment,
         cwd=Path(__file__).parent.parent,
         stdout=subprocess.DEVNULL,
@@ -76,22 +81,35 @@ def plan_once(home: Path) -> tuple[float, float, float]:
     return seconds, used_s, float(done.stderr.split()[-1])
 
 
-def bench_plans(times: int) -> None:
-    """The first plan on a machine, and later ones."""
-    with TemporaryDirectory() as folder:
-        first = plan_once(Path(folder))
-        later = [plan_once(Path(folder)) for _ in range(times)]
-    fastest = tuple(min(column) for column in zip(*later, strict=True))
-    print("\n| `vgrads plan data/lead.yaml` | s | CPU s | of them compiling |\n|---|---|---|---|")
-    for name, row in (("first on a machine", first), ("later, fastest", fastest)):
-        print(f"| {name} | {row[0]:.2f} | {row[1]:.2f} | {row[2]:.2f} |")
+def bench_commands(times: int, logs: list[Path]) -> None:
+    """The first plan on a machine, and later ones; forecasts of a home without anything."""
+    rows = {}
+    with TemporaryDirectory() as name:
+        home, compiled = Path(name) / "home", Path(name) / "compiled"
+        rows["`vgrads plan data/lead.yaml`, first on a machine"] = run_once(home, compiled, *_PLAN)
+        later = [run_once(home, compiled, *_PLAN) for _ in range(times)]
+        rows["later, fastest"] = find_fastest(later)
+        for log in logs:
+            words = ("forecast", str(log.absolute()), "--procs", "16", "--walltime", "2h")
+            runs = [run_once(Path(name) / f"{log.name}{n}", compiled, *words) for n in range(times)]
+            rows[f"`vgrads forecast {log.name}`, fastest"] = find_fastest(runs[1:] or runs)
+    print("\n| command | s | CPU s | of them compiling |\n|---|--:|--:|--:|")
+    for row, (seconds, used_s, compiling_s) in rows.items():
+        print(f"| {row} | {seconds:.2f} | {used_s:.2f} | {compiling_s:.2f} |")
+
+
+def find_fastest(runs: list[Taken]) -> Taken:
+    """Return the least value of each column."""
+    return (min(run[0] for run in runs), min(run[1] for run in runs), min(run[2] for run in runs))
 
 
 def main() -> None:
     """The table, and whether the limit holds."""
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=15)
-    times = parser.parse_args().times
+    parser.add_argument("logs", nargs="*", type=Path)
+    arguments = parser.parse_args()
+    times: int = arguments.times
     measured = {name: milliseconds(code, times) for name, code in STATEMENTS.items()}
     baseline = median(measured["import json"])
     print("| statement | fastest, ms | median, ms | to import json |\n|---|---|---|---|")
@@ -100,7 +118,7 @@ def main() -> None:
         print(f"| `{name}` | {min(taken):.1f} | {middle:.1f} | {middle / baseline:.1f} |")
     verdict = "kept" if median(measured["import vgrads"]) <= LIMIT_MS else "exceeded"
     print(f"\nThe limit of {LIMIT_MS:.0f} ms for `import vgrads` is {verdict}.")
-    bench_plans(5)
+    bench_commands(5, arguments.logs)
 
 
 if __name__ == "__main__":
