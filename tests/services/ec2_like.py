@@ -48,7 +48,7 @@ class Machine:
 
     def __init__(self, folder: Path, user_data: bytes, boot_s: float, index: int) -> None:
         self.began_s, self.boot_s, self.ended = time.monotonic(), boot_s, False
-        self.folder, self._process = folder, None
+        self.folder, self._process, self._lock = folder, None, threading.Lock()
         folder.mkdir(parents=True)
         (folder / "user-data").write_bytes(user_data)
         message = folder / "latest" / "meta-data"
@@ -68,7 +68,9 @@ class Machine:
             "PATH": f"{stub.parent}:{os.environ['PATH']}",
             "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"file://{self.folder}",
         }
-        with (self.folder / "console").open("wb") as console:
+        with (self.folder / "console").open("wb") as console, self._lock:
+            if self.ended:  # while it booted
+                return
             self._process = subprocess.Popen(
                 ["/bin/sh", "user-data"],
                 cwd=self.folder,
@@ -102,7 +104,8 @@ class Machine:
         timer.start()
 
     def end(self) -> None:
-        self.ended = True
+        with self._lock:
+            self.ended = True
         self._timer.cancel()
         if self._process is not None:
             with suppress(ProcessLookupError):
