@@ -93,7 +93,12 @@ class Sites:
                 opened = self._open_slots(execution, site)
                 events += self._query(site, driver, opened) if opened else []
         waiting = [slot for slot in self._states if slot not in self._to_open]
-        ready = self._pilots.ready(waiting, self._states, execution.place)  # sites name the job
+        ready = self._pilots.ready(waiting, self._states, execution.place)
+        for event in ready:  # only sites name the job, which a quick pilot may precede
+            site = execution.place(event.slot)
+            if self._states[event.slot] == SlotState.REQUESTED and self._silent.may_ask(site):
+                events += self._query(site, self._drivers[site], [event.slot])
+        ready = [e for e in ready if self._states.get(e.slot, SlotState.READY) < SlotState.READY]
         self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
         return [*events, *ready]
 

@@ -475,6 +475,22 @@ def test_a_slot_whose_pilot_reports_before_its_site_is_asked_is_described_by_the
     assert states == [SlotState.GRANTED, SlotState.READY]
 
 
+def test_so_is_one_that_was_requested_just_after_its_site_was_asked():
+    pair = [chain("v", 600.0, procs=4), chain("w", 600.0, procs=4)]
+    execution = execution_for(pair, [slot("a"), slot("b", site="a")], needed=2)
+    clock = SimClock()
+    inner = SimulatedCloud(CloudRegion(9), clock, SiteBehaviour(boot_s=40.0))
+    site, reporting = execution.uses["a"].slot.site, {"b"}
+    polling = SitePolling(poll_s=10.0, reports=reporting.__contains__)
+    sites = Sites("r", {site: inner}, clock, {site: polling})
+    sites.open(execution, "a")
+    sites.news(execution)
+    clock.advance_to(0.2)
+    sites.open(execution, "b")
+    states = [(event.slot, event.state) for event in sites.news(execution)]
+    assert states == [("b", SlotState.GRANTED), ("b", SlotState.READY)]
+
+
 def test_a_slot_is_ready_as_soon_as_its_pilot_reports():
     """Its site is polled every ten seconds, and would say so much later."""
     execution, clock = execution_for([chain("w", 100.0)], [slot("a")]), SimClock()
