@@ -94,10 +94,10 @@ class Sites:
                 events += self._query(site, driver, opened) if opened else []
         waiting = [slot for slot in self._states if slot not in self._to_open]
         ready = self._pilots.ready(waiting, self._states, execution.place)
-        for event in ready:  # only sites name the job, which a quick pilot may precede
-            site = execution.place(event.slot)
-            if self._states[event.slot] == SlotState.REQUESTED and self._silent.may_ask(site):
-                events += self._query(site, self._drivers[site], [event.slot])
+        new = [e.slot for e in ready if self._states[e.slot] == SlotState.REQUESTED]
+        for site in sorted(self._drivers.keys() & {execution.place(slot) for slot in new}):
+            if self._silent.may_ask(site):  # only sites name the job of a pilot that is quick
+                events += self._query(site, self._drivers[site], self._open_slots(execution, site))
         ready = [e for e in ready if self._states.get(e.slot, SlotState.READY) < SlotState.READY]
         self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
         return [*events, *ready]
