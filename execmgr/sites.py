@@ -90,23 +90,26 @@ class Sites:
                 continue
             events += self._retry(execution, site)
             if self._silent.may_ask(site) and self._is_time(site, driver):
-                opened = self._open_slots(execution, site)
-                events += self._query(site, driver, opened) if opened else []
+                events += self._query(execution, site)
         waiting = [slot for slot in self._states if slot not in self._to_open]
         ready = self._pilots.ready(waiting, self._states, execution.place)
         new = [e.slot for e in ready if self._states[e.slot] == SlotState.REQUESTED]
         for site in sorted(self._drivers.keys() & {execution.place(slot) for slot in new}):
             if self._silent.may_ask(site):  # only sites name the job of a pilot that is quick
-                events += self._query(site, self._drivers[site], self._open_slots(execution, site))
+                events += self._query(execution, site)
         ready = [e for e in ready if self._states.get(e.slot, SlotState.READY) < SlotState.READY]
         self._states.update(dict.fromkeys((event.slot for event in ready), SlotState.READY))
         return [*events, *ready]
 
-    def _query(self, site: str, driver: Driver, requested: list[str]) -> list[Event]:
+    def _query(self, execution: Slots, site: str) -> list[Event]:
+        """Ask a site for all its slots that are not known to be terminal."""
+        requested = self._open_slots(execution, site)
+        if not requested:
+            return []
         self._to_look.discard(site)
         self._looked_s[site] = self._clock.now()
         try:
-            answers = driver.status([self._names.of(slot) for slot in requested])
+            answers = self._drivers[site].status([self._names.of(slot) for slot in requested])
         except SiteError as error:
             # virtual time advances to what is due, so the repetition must be due
             if self._clock.virtual:
