@@ -17,7 +17,7 @@ import pytest
 from tests import waiting
 from tests.conftest import ROOT
 from tests.services.two_sites import SITES
-from vgrads.agent.processes import parent_of, variable_of
+from vgrads.agent.processes import environment_of, parent_of, variable_of
 
 pytestmark = pytest.mark.services
 until = partial(waiting.until, seconds=90.0)
@@ -76,21 +76,18 @@ def begin(folder):
 
 
 def agents(site_variable):
-    """Agents that a batch system has started: process → node. Not those of tasks, which have a
-    task's number, and not what an agent has just forked and what is still called like it."""
+    """Agents that a batch system has started: process → node. Not what an agent has just forked
+    and what is still called like it."""
     result = {}
     for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
         with suppress(OSError):
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            agent = words[1:4] == [b"-I", b"-X", b"vgrads-agent"]
-            # what an agent forked may become a task meanwhile: its environment is another then,
-            # and for a moment empty
-            before = [variable_of(pid, name) for name in ("VGRADS_NODE", site_variable)]
-            is_task = variable_of(pid, "VGRADS_TASK")
-            node, site = (variable_of(pid, name) for name in ("VGRADS_NODE", site_variable))
-            if agent and site and not is_task and before == [node, site]:
-                result[pid] = node
+            # read once: what an agent forked becomes a task meanwhile, which has no slot's name
+            variables = environment_of(int(folder.name)).split(b"\0")
+            values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+            started = {b"VGRADS_SLOT", site_variable} <= values.keys()
+            if words[1:4] == [b"-I", b"-X", b"vgrads-agent"] and started:
+                result[int(folder.name)] = values.get(b"VGRADS_NODE")
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
@@ -140,10 +137,10 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
     """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each
     committed once."""
     run = start(tmp_path, "run", world(600, "slurm"))
-    until(lambda: len(set(agents("SLURM_JOB_ID").values())) == 4, lambda: read_config(tmp_path))
+    until(lambda: len(set(agents(b"SLURM_JOB_ID").values())) == 4, lambda: read_config(tmp_path))
     begin(tmp_path)
     assert not showing_the_key(bag_of(tmp_path))
-    first, second, *others = agent_per_node(agents("SLURM_JOB_ID"))
+    first, second, *others = agent_per_node(agents(b"SLURM_JOB_ID"))
     for pid in (first, second):
         os.kill(pid, signal.SIGKILL)
     run.send_signal(signal.SIGKILL)
@@ -156,7 +153,7 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
         lambda: len((tmp_path / "ran").read_text().split()) > before + 50,
         lambda: read_config(tmp_path),
     )
-    assert survivors <= agents("SLURM_JOB_ID").keys()
+    assert survivors <= agents(b"SLURM_JOB_ID").keys()
     assert again.wait(120) == 0, read_config(tmp_path)
     assert done(tmp_path) == Counter(dict.fromkeys(range(600), 1))
     assert set(map(int, (tmp_path / "ran").read_text().split())) == set(range(600))
@@ -166,9 +163,9 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
 def test_a_bag_on_grid_engine_with_a_host_killed(world, tmp_path):
     """The one host there is dies: its slot ends, another one is asked for, and nothing is lost."""
     run = start(tmp_path, "run", world(60, "sge"))
-    until(lambda: agents("SGE_TASK_ID"), lambda: read_config(tmp_path))
+    until(lambda: agents(b"SGE_TASK_ID"), lambda: read_config(tmp_path))
     begin(tmp_path)
-    for pid in agents("SGE_TASK_ID"):
+    for pid in agents(b"SGE_TASK_ID"):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert run.wait(120) == 0, read_config(tmp_path)

@@ -73,7 +73,7 @@ ELSEWHERE = {
 }
 SMALLER = (
     (r"#.*", ""),
-    (r"LOGS/\{[^}]*\}\*\.swf\.gz|LOGS/[\w-]*\*\.swf\.gz|LOG\.swf\.gz…|LOG\.swf\.gz", "jobs.swf.gz"),
+    (r"(?<!\S)(?!data/)\S+\.swf\.gz…?", "jobs.swf.gz"),
     (r"(study whatif .*) --report", r"\1 --count 1 --budget 9 --report"),
     (r"study timeline", "study timeline --runs 2"),
     (r"--trials 300", "--trials 1"),
