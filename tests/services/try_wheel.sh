@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Try the wheel outside the checkout as a stranger does, in one line of uv and in one of pipx, each
-# with its time and the line that it begins with; then look at what uv installed.
+# Try the wheel outside the checkout as a stranger does: the demonstration in one line of uv, with its
+# time and the line that it begins with, and a shorter command in one of pipx; then look at what uv
+# installed.
 # The studies are installed last: nothing needs them.
 #     bash tests/services/try_wheel.sh dist/vgrads-VERSION-py3-none-any.whl dist/vgrads_studies-….whl
 set -euo pipefail
@@ -9,7 +10,7 @@ studies=$(realpath "$2")
 root=$(realpath "$(dirname "$0")/../..")
 constraints="$root/constraints.txt"
 folder=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT
+trap 'rm -rf "$folder"' EXIT
 export PATH="$root/.venv/bin:$PATH" UV_CACHE_DIR="$folder/uv" UV_TOOL_DIR="$folder/tools" UV_TOOL_BIN_DIR="$folder/bin"
 export UV_PYTHON_DOWNLOADS=never PIPX_HOME="$folder/pipx" PIPX_BIN_DIR="$folder/pipx-bin"
 # uv does not read the settings of pip
@@ -19,23 +20,18 @@ if [ -d "${PIP_FIND_LINKS:-}" ]; then export UV_FIND_LINKS="${UV_FIND_LINKS:-$PI
 python=$(command -v python3)
 cd "$folder"
 
-demonstrate() { # NAME COMMAND…: run the demonstration in a folder and a home of its own
-  local start=$SECONDS
-  mkdir "by-$1" && cd "by-$1"
-  VGRADS_HOME="$folder/home-$1" "${@:2}" vgrads demo >printed
-  head -n 1 printed | grep 'ompiled'
-  tail -n 1 printed
-  test -s gantt-lead.html
-  printf '%s: %d s, beside the other\n' "$1" $((SECONDS - start))
-}
-demonstrate uv uv tool run --quiet --python "$python" --constraints "$constraints" --from "$wheel" &
-first=$!
-demonstrate pipx pipx run --quiet --python "$python" --pip-args="--quiet -c $constraints" --spec "$wheel" &
-second=$!
-wait "$first"
-wait "$second"
+export VGRADS_HOME="$folder/home"
+start=$SECONDS
+uv tool run --quiet --python "$python" --constraints "$constraints" --from "$wheel" vgrads demo >printed
+head -n 1 printed | grep 'ompiled'
+tail -n 1 printed
+test -s gantt-lead.html
+printf 'the demonstration by uv: %d s\n' $((SECONDS - start))
+# not the demonstration once more, which would be the same
+pipx run --quiet --python "$python" --pip-args="--quiet -c $constraints" --spec "$wheel" \
+  vgrads sites list --json >listed
+grep -q history listed
 
-export VGRADS_HOME="$folder/home-uv"
 # without bytecode, which pip would add: 190 MB more
 uv tool install --quiet --python "$python" --constraints "$constraints" "$wheel"
 ln -s "$UV_TOOL_DIR/vgrads" env
@@ -43,7 +39,6 @@ ln -s "$UV_TOOL_DIR/vgrads" env
 bin/vgrads --version
 env/bin/python -m vgrads status --json | grep -q '"state": "kept"'
 bin/vgrads gantt "$(bin/vgrads status --json | grep -o 'run-[0-9a-f]*' | head -n 1)" -o run.svg
-bin/vgrads sites list --json | grep -q history
 if bin/vgrads study bounds --help 2>refused; then exit 1; fi
 grep -q "vgrads\[studies\]" refused
 uv pip install --quiet --python env/bin/python --no-deps "$studies"
