@@ -41,6 +41,7 @@ lint: .venv/developed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/interface/client_program.py
 	$(BIN)/lint-imports
 	$(BIN)/ast-grep scan --error=unused-suppression
 	$(BIN)/ast-grep test

@@ -48,7 +48,7 @@ def test_every_package_is_in_the_wheel(wheel):
         for path in folder.rglob("*.py")
     }
     assert expected <= names
-    assert f"{TOP}/api/embedded/sites.toml" in names
+    assert {f"{TOP}/api/embedded/sites.toml", f"{TOP}/py.typed"} <= names
     assert not [name for name in names if "__pycache__" in name]
 
 

@@ -1,5 +1,5 @@
-"""A program of somebody else, checked by ``mypy --strict``: it imports ``vgrads`` and nothing
-below."""
+"""A program of somebody else: it imports ``vgrads`` and nothing below. ``make lint`` checks its
+types strictly."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -54,3 +54,11 @@ def remote(url: str) -> str:
         return f"{error.site} {error.transient}"
     except (vgrads.InputError, vgrads.InfeasibleError) as error:
         return f"{error.where}: {error.what}"
+
+
+def refuse() -> None:
+    """What is wrong here is found: an ignored line without an error would be one."""
+    vgrads.bound("log.swf", procs="many")  # type: ignore[arg-type]
+    _count: int = vgrads.plan("set.yaml").promise.probability  # type: ignore[assignment]
+    vgrads.Bag(commands=["true"]).start()  # type: ignore[attr-defined]
+    vgrads.plam("set.yaml")  # type: ignore[operator]
