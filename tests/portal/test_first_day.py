@@ -131,18 +131,20 @@ def test_a_task_that_fails_by_itself_is_tried_twice_and_named_at_the_end(vgrads,
     assert (missing.code, "w-1/a, w-2/a" in missing.err) == (2, True)
 
 
-def start(path, tmp_path):
-    log = (tmp_path / "log").open("wb")
-    with log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "vgrads", "run", path], cwd=ROOT, stdout=log, stderr=log
-        )
-
-
-def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, cluster, tmp_path):
+@pytest.fixture
+def manager(vgrads, cluster, tmp_path):
+    """A run of tasks of a minute, which prints to the file ``log``."""
     vgrads("status")  # the home is there
+    with (tmp_path / "log").open("wb") as log:
+        command = [sys.executable, "-m", "vgrads", "run", cluster("sleep 60")]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, manager, tmp_path):
     log = tmp_path / "log"
-    manager = start(cluster("sleep 60"), tmp_path)
     until(lambda: "is ready" in log.read_text(), "a slot")
     manager.send_signal(signal.SIGINT)
     until(
