@@ -60,12 +60,18 @@ def kinds_of(seed):
     ]
 
 
+def at_a_site(seed):
+    return bool(_SERVICES.keys() & set(kinds_of(seed)))
+
+
 def chosen(seed):
     kinds = kinds_of(seed)
     name = "-".join([str(seed), *(kind.__name__.lower() for kind in kinds)])
-    marks = [pytest.mark.services] if _SERVICES.keys() & set(kinds) else []
-    if set(kinds) <= {kind for earlier in range(FIRST, seed) for kind in kinds_of(earlier)}:
-        marks.append(pytest.mark.long)  # no other kind of fault than before, at other instants
+    marks = [pytest.mark.services] if at_a_site(seed) else []
+    first = sorted(SEEDS, key=lambda other: (not at_a_site(other), other))
+    before = first[: first.index(seed)]
+    if set(kinds) <= {kind for other in before for kind in kinds_of(other)}:
+        marks.append(pytest.mark.long)  # no other kind of fault than those, at other instants
     return pytest.param(seed, id=name, marks=marks)
 
 

@@ -51,7 +51,14 @@ def end_agent(number):
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        # the agent waits each time for the call before it leaves: a minute in all
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+    ],
+)
 def test_a_call_that_ends_its_agent_again_and_again_fails_alone(executor, number):
     wrong = executor.submit(end_agent, number)
     others = [executor.submit(abs, -n) for n in range(20)]

@@ -146,7 +146,7 @@ def test_empty_fields_leave_no_trace(checkout):
     assert not {"doi", "url", "repository-code"} & cited.keys()
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_the_same_commit_gives_the_same_bytes(tmp_path):
     """Wheels and archive, from two clones whose files are of other times and modes."""
     hashes = []

@@ -22,41 +22,6 @@ def pooling(tmp_path):
 
 
 @pytest.mark.more
-def test_two_managers_share_a_pool_and_what_a_single_leaves_serves_the_other(pooling, tmp_path):
-    pool = pooling.pool(POOL.format(most=4), "--sites", tmp_path / "sites.toml")
-    first = pooling.bag("first", 100, s="0.5", allowed=20)
-    until(lambda: pooling.leased("first") == 4)
-    second = pooling.bag("second", 260, s="0.5", allowed=200)
-    until(lambda: "second" in pooling.entries("manager"), lambda: pooling.output("second"))
-    pooling.allow("first")
-    until(
-        lambda: pooling.leased("first") == 2 and pooling.leased("second") == 2,
-        lambda: pooling.output("pool"),
-    )
-    pooling.allow("first", 0)  # until what follows was read
-    assert sum(pooling.json("pool", "explain")["decisions"].values()) == 4
-
-    def reasons():
-        return pooling.json("pool", "explain")["reasons"]
-
-    until(lambda: any(reason.startswith("size first") for reason in reasons()), reasons)
-    pooling.allow("first")
-    until(lambda: first.poll() is not None)
-    # a worker on its way to the first when that ended looks for it for ten seconds
-    # (vgrads/agent/main.py)
-    until(lambda: pooling.leased("second") == 4, seconds=40)
-    pooling.allow("second")
-    assert (first.wait(60), second.wait(60)) == (0, 0), pooling.output("second")
-    assert all(pooling.ran("first")[str(n)] == 1 for n in range(100))
-    assert all(pooling.ran("second")[str(n)] == 1 for n in range(260))
-    until(lambda: not pooling.workers(), lambda: f"idle hosts go: {pooling.workers()}")
-    pool.send_signal(signal.SIGINT)
-    assert pool.wait(60) == 0
-    assert not pooling.entries("pool")
-    assert "all slots were released" in pooling.output("pool")
-
-
-@pytest.mark.more
 def test_a_pool_that_is_killed_goes_on_with_the_hosts_that_it_has(pooling, tmp_path):
     options = ("--sites", tmp_path / "sites.toml")
     pool = pooling.pool(POOL.format(most=2), *options)

@@ -49,9 +49,15 @@ def test_two_managers_share_slurm_and_grid_engine(pooling, tmp_path):
         lambda: pooling.leased("second") >= 2 and pooling.leased("first") <= 4,
         lambda: pooling.output("pool"),
     )
-    pooling.allow("first", 0)  # until the hosts were counted
+    pooling.allow("first", 0)  # until what follows was read
     hosts = pooling.json("pool", "status")["pools"][0]
     assert hosts["hosts"] == 3  # two of Slurm, the one of Grid Engine
+    assert sum(pooling.json("pool", "explain")["decisions"].values()) == 6
+
+    def reasons():
+        return pooling.json("pool", "explain")["reasons"]
+
+    until(lambda: any(reason.startswith("size first") for reason in reasons()), reasons)
     pooling.allow("first")
     until(lambda: first.poll() is not None)
     # a worker on its way to the first when that ended looks for it for ten seconds
@@ -64,3 +70,4 @@ def test_two_managers_share_slurm_and_grid_engine(pooling, tmp_path):
     pool.send_signal(signal.SIGINT)
     assert pool.wait(60) == 0
     assert not pooling.entries("pool")
+    assert "all slots were released" in pooling.output("pool")

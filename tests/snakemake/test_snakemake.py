@@ -158,6 +158,7 @@ def test_environments_of_killed_runs_are_removed_by_the_next(project):
     assert sorted(folder.glob("environment-*")) == sorted((running, elsewhere))
 
 
+@pytest.mark.long
 def test_snakemakes_own_tests_of_plugins(tmp_path):
     process = subprocess.run(
         [

@@ -8,7 +8,7 @@ import pytest
 from tests.portal.pages.barriers import COLOURS, barriers
 from tests.portal.pages.charts import PAINTED, large_chart
 from tests.portal.pages.gallery import STORM
-from tests.portal.pages.pictures import DESKTOP, PHONE, VIEWS, addresses, settled
+from tests.portal.pages.pictures import DESKTOP, PHONE, addresses, settled
 from tests.portal.serving import SMALL
 from tests.waiting import until
 from vgrads.portal.charts.exports import export
@@ -26,29 +26,28 @@ TEXTS = """() => { const texts = [], real = CanvasRenderingContext2D.prototype.f
 """What a chart writes, in the order of its drawing."""
 
 
-@pytest.fixture(scope="module", params=VIEWS, ids=lambda view: view.name)
-def screen(request, browser, gallery_url):
-    """A page of each screen."""
-    page = request.param.open(browser, gallery_url)
-    yield page
-    page.context.close()
-
-
 @pytest.mark.usefixtures("gallery_home")
-def test_no_page_has_a_barrier_an_error_or_a_part_beyond_its_screen(screen, gallery):
-    """Errors of the console include what the Content-Security-Policy has refused."""
-    width, errors = screen.viewport_size["width"], []
-    is_dark = screen.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    rules = COLOURS if is_dark else ()  # besides its colours it is the desk's
-    screen.on("console", lambda text: errors.append(text.text) if text.type == "error" else None)
-    screen.on("pageerror", lambda error: errors.append(str(error)))
+@pytest.mark.parametrize("view", [DESKTOP, PHONE], ids=lambda view: view.name)
+def test_no_page_has_a_barrier_an_error_or_a_part_beyond_its_screen(
+    browser, gallery, gallery_url, view
+):
+    """On the desk in the dark too. Errors of the console include what the Content-Security-Policy
+    has refused."""
+    page, errors = view.open(browser, gallery_url), []
+    page.on("console", lambda text: errors.append(text.text) if text.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
     for name, path in addresses(gallery).items():
-        screen.goto(path)
-        settled(screen)
-        assert (name, barriers(screen, *rules)) == (name, [])
-        assert (name, screen.evaluate("document.documentElement.scrollWidth")) == (name, width)
+        page.goto(path)
+        settled(page)
+        assert (name, barriers(page)) == (name, [])
+        assert (name, page.evaluate("document.documentElement.scrollWidth")) == (name, view.width)
+        if view is DESKTOP:
+            page.emulate_media(color_scheme="dark")
+            assert (name, "in the dark", barriers(page, *COLOURS)) == (name, "in the dark", [])
+            page.emulate_media(color_scheme="light")
         assert (name, [text for text in errors if not _is_expected(name, text)]) == (name, [])
         errors.clear()
+    page.context.close()
 
 
 def _is_expected(name, text):
