@@ -75,19 +75,19 @@ def begin(folder):
     until((folder / "ran").exists, lambda: read_config(folder))
 
 
-def agents(site_variable):
-    """Agents that a batch system has started: process → node. Not what an agent has just forked
-    and what is still called like it."""
-    result = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+def agents(folder):
+    """Agents of the bag that a batch system has started: process → node. Not those of other tests
+    beside this one, and not what an agent has just forked and what is still called like it."""
+    result, slots = {}, f"{bag_of(folder)}.".encode()
+    for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
+            words = (path / "cmdline").read_bytes().split(b"\0")
             # read once: what an agent forked becomes a task meanwhile, which has no slot's name
-            variables = environment_of(int(folder.name)).split(b"\0")
+            variables = environment_of(int(path.name)).split(b"\0")
             values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
-            started = {b"VGRADS_SLOT", site_variable} <= values.keys()
+            started = values.get(b"VGRADS_SLOT", b"").startswith(slots)
             if words[1:4] == [b"-I", b"-X", b"vgrads-agent"] and started:
-                result[int(folder.name)] = values.get(b"VGRADS_NODE")
+                result[int(path.name)] = values.get(b"VGRADS_NODE")
     return {pid: node for pid, node in result.items() if parent_of(pid) not in result}
 
 
@@ -111,6 +111,7 @@ def read_config(folder):
 
 
 def bag_of(folder):
+    until(lambda: "bag-" in read_config(folder), "the name of the bag")
     return re.search(r"bag-[0-9a-f]{10}", read_config(folder))[0]
 
 
@@ -137,10 +138,10 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
     """Agents by fan-out; two are killed, then the dispatcher, which comes back: all done, each
     committed once."""
     run = start(tmp_path, "run", world(600, "slurm"))
-    until(lambda: len(set(agents(b"SLURM_JOB_ID").values())) == 4, lambda: read_config(tmp_path))
+    until(lambda: len(set(agents(tmp_path).values())) == 4, lambda: read_config(tmp_path))
     begin(tmp_path)
     assert not showing_the_key(bag_of(tmp_path))
-    first, second, *others = agent_per_node(agents(b"SLURM_JOB_ID"))
+    first, second, *others = agent_per_node(agents(tmp_path))
     for pid in (first, second):
         os.kill(pid, signal.SIGKILL)
     run.send_signal(signal.SIGKILL)
@@ -153,7 +154,7 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
         lambda: len((tmp_path / "ran").read_text().split()) > before + 50,
         lambda: read_config(tmp_path),
     )
-    assert survivors <= agents(b"SLURM_JOB_ID").keys()
+    assert survivors <= agents(tmp_path).keys()
     assert again.wait(120) == 0, read_config(tmp_path)
     assert done(tmp_path) == Counter(dict.fromkeys(range(600), 1))
     assert set(map(int, (tmp_path / "ran").read_text().split())) == set(range(600))
@@ -163,9 +164,9 @@ def test_a_bag_on_four_slurm_nodes_with_hosts_and_dispatcher_killed(world, tmp_p
 def test_a_bag_on_grid_engine_with_a_host_killed(world, tmp_path):
     """The one host there is dies: its slot ends, another one is asked for, and nothing is lost."""
     run = start(tmp_path, "run", world(60, "sge"))
-    until(lambda: agents(b"SGE_TASK_ID"), lambda: read_config(tmp_path))
+    until(lambda: agents(tmp_path), lambda: read_config(tmp_path))
     begin(tmp_path)
-    for pid in agents(b"SGE_TASK_ID"):
+    for pid in agents(tmp_path):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert run.wait(120) == 0, read_config(tmp_path)
