@@ -44,6 +44,31 @@ def test_calls_end_before_the_program_does(home, then):
         assert program(AT_EXIT.format(then=then), home) == ("apple\n", "")
 
 
+FORKED = """
+import multiprocessing, vgrads
+executor = vgrads.Executor(1)
+executor.submit(abs, -1).result()
+def use():
+    try:
+        executor.submit(abs, -2)
+    except RuntimeError as error:
+        print(error)
+    executor.shutdown()
+    with vgrads.Executor(1) as other:
+        print(other.submit(abs, -3).result())
+process = multiprocessing.get_context("fork").Process(target=use)
+process.start()
+process.join()
+print(executor.submit(abs, -4).result())
+"""
+
+
+def test_a_forked_process_leaves_the_executor_alone_and_may_have_its_own(home):
+    """It ended never: at its exit it waited for calls of the executor, whose threads it has not."""
+    refused = "an executor is of the process that made it: make another one here"
+    assert program(FORKED, home) == (f"{refused}\n3\n4\n", "")
+
+
 def end_agent(number):
     """End the process that gave this one its call, then wait for the end."""
     os.kill(os.getppid(), number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import concurrent.futures.thread  # first: what is registered last is called first at the exit
+import os
 import sys
 import threading
 import weakref
@@ -60,9 +61,11 @@ class CallBag:
 
 class ExecutorSession:
     """What an executor owns: its connection and its bags. It outlives the executor until all calls
-    have ended."""
+    have ended. A process that is forked meanwhile has a copy without threads, whose locks may be
+    held for ever: there it does nothing and accepts no calls."""
 
     def __init__(self, place: Place, setup: Sequence[Any]) -> None:
+        self._process = os.getpid()
         self.place, self._setup, self._setup_digest = place, setup, digest_of(setup)
         self.lock, self.closed = threading.RLock(), False
         self._channel: Channel | None = None
@@ -95,6 +98,7 @@ class ExecutorSession:
     def find(self, key: str) -> CallFuture | None:
         """Return the future of the call that was submitted under a key, in this program or an
         earlier one; None where none was, or where it did not return before its program ended."""
+        self.refuse_in_fork()
         results = self.place.results
         if results is None:
             raise InputError("is needed for results by key", where="name", fix="name the executor")
@@ -144,8 +148,17 @@ class ExecutorSession:
         bag.calls.put(self._setup_digest, self._setup)
         return bag
 
+    def refuse_in_fork(self) -> None:
+        """Raise RuntimeError in a process that was forked from that of the executor."""
+        if self._is_copy():
+            raise RuntimeError("an executor is of the process that made it: make another one here")
+
+    def _is_copy(self) -> bool:
+        return os.getpid() != self._process
+
     def refuse_if_closed(self) -> None:
         """Raise RuntimeError if no more calls are accepted."""
+        self.refuse_in_fork()
         with self.lock:
             if self.closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
@@ -160,6 +173,8 @@ class ExecutorSession:
 
     def shut_down(self, wait: bool, cancel: bool = False) -> None:
         """Accept no more calls. ``cancel``: those that no node has yet; ``wait``: for the rest."""
+        if self._is_copy():
+            return
         with self.lock:
             self.closed = True
             bags = list(self._bags.values())
@@ -174,6 +189,8 @@ class ExecutorSession:
     def interrupt(self) -> None:
         """At Ctrl-C: drop the calls that no node has yet, end the others, and wait for none. A
         service goes on with those of an executor with a name: their results outlive the program."""
+        if self._is_copy():
+            return
         with self._all_ready:
             self.closed = self._interrupted = True
             bags = list(self._bags.values())
@@ -258,6 +275,7 @@ class Executor(concurrent.futures.Executor):
         another call. Raise InputError for an executor without a name.
         """
         session = self._session
+        session.refuse_in_fork()
         with session.lock:
             future = session.find(key)
             if future is not None and not _has_failed(future):
