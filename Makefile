@@ -6,9 +6,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-# tests wait more than they compute: more of them at a time than there are processors
-WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10 -rs
+# tests wait more than they compute, those with services most: more of them at a time than there are
+# processors
+WORKERS ?= $(if $(filter test-more,$@),5,4)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --durations 10 -rs
 
 # and begin hundreds of processes, which need not compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
