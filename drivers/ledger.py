@@ -1,5 +1,5 @@
-"""States of a driver's slots: they only increase, with the instant and the reason of the last
-transition."""
+"""States of a driver's slots: they only increase, with the instant of the last transition, and its
+reason."""
 
 from __future__ import annotations
 
@@ -22,10 +22,14 @@ class SlotLedger:
     def move(
         self, slot: str, state: SlotState, at_s: float, reason: str = "", permanent: bool = False
     ) -> bool:
-        """Record a transition; return False if the slot is terminal or already further."""
+        """Record a transition; return False if the slot is terminal or already further. Without a
+        reason of its own, an open slot keeps that of before, which names its job: no state between
+        two polls is seen."""
         status = self._status.get(slot)
         if status is not None and (status.state.ended or state <= status.state):
             return False
+        if status is not None and not state.ended:
+            reason = reason or status.reason
         self._status[slot] = SlotStatus(
             id=slot, state=state, since_s=at_s, reason=reason, permanent=permanent
         )

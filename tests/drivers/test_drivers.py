@@ -157,6 +157,19 @@ def test_late_news_is_dropped():
     assert ledger.state("a") == SlotState.FAILED
 
 
+@pytest.mark.parametrize("polled", [[], [SlotState.QUEUED], [SlotState.QUEUED, SlotState.GRANTED]])
+def test_an_open_slot_names_its_job_whatever_states_its_polls_have_seen(polled):
+    ledger, told = SlotLedger(), []
+    ledger.move("a", SlotState.QUEUED, 1.0, "job 12")
+    for state in (SlotState.QUEUED, SlotState.GRANTED, SlotState.READY):
+        ledger.move("a", state, 2.0)
+        if state in (*polled, SlotState.READY):
+            told += [status.reason for status in ledger.status(["a"], 3.0)]
+    assert told == ["job 12"] * (len(polled) + 1)
+    ledger.move("a", SlotState.EXPIRED, 4.0)
+    assert ledger.status(["a"], 4.0)[0].reason == ""
+
+
 def test_a_node_failure_fails_the_slot_that_runs_there():
     clock, cluster = SimClock(), BatchCluster(PROCS)
     driver = SimulatedBatch(cluster, clock, SiteBehaviour())

@@ -153,7 +153,7 @@ def test_ctrl_c_says_what_is_reserved_and_a_second_gives_it_back(vgrads, manager
     )
     until(lambda: waiting.state_of(manager.pid) == "S", "that it waits for a second one")
     manager.send_signal(signal.SIGSTOP)  # it does so for 5 s
-    assert "8 processors at cluster, ready (job " in log.read_text()
+    assert "8 processors at cluster, ready (job " in log.read_text(), log.read_text()[-3000:]
     (row,) = vgrads("status", "--json").json["runs"]
     assert (row["state"], row["manager"]) == ("interrupted", "gone")
     assert f"vgrads resume {row['run']}" in vgrads("status").out
