@@ -87,7 +87,7 @@ def submit_all(site):
     site.submit("-J", "fine", "-n2", "-c2", "--wrap=true")
     site.submit("-J", "run", "-D", "/tmp", "-c", "2", "--comment=two words", "--wrap=sleep 600")
     running = site.submit("-J", "long", "-t", "1-00:00:00", "--no-requeue", "--wrap=sleep 600")
-    site.submit("-J", "array", "--array=0-9%2", "--wrap=sleep 600")
+    array = site.submit("-J", "array", "--array=0-9%2", "--wrap=sleep 600")
     site.submit("-J", "held", "--hold", "--wrap=true")
     site.submit("-J", "after", "-d", f"afterok:{running}", "--wrap=true")
     site.submit("-J", "later", "--begin=now+1hour", "--deadline=now+3hours", "--wrap=true")
@@ -105,8 +105,10 @@ def submit_all(site):
     until(lambda: sum(job.array_index is not None for job in site.jobs()) == 2, "the array's tasks")
     names = ("bad", "fine", "stopped")
     ids = ",".join(str(site.by_name(name).id) for name in names)
+    # tasks of an array get numbers of jobs too, when they begin
+    expected = {f"{array}_0", f"{array}_1", str(stopped)}
     until(
-        lambda: {"5_0", "5_1", "9"} <= set(site.call("sacct", "-nX", "-o", "jobid").out.split()),
+        lambda: expected <= set(site.call("sacct", "-nX", "-o", "jobid").out.split()),
         "the accounting of running jobs",
     )
     until(

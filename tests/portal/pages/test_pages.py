@@ -86,7 +86,7 @@ def planned(service, document):
     return set_id
 
 
-def wait_for(page, expression, arg=None, seconds=60):
+def wait_for(page, expression, arg=None, seconds=180):
     """Until an expression is true; asked from outside, for the pages themselves may evaluate
     nothing."""
     until(lambda: page.evaluate(expression, arg), expression, seconds)
