@@ -44,7 +44,7 @@ def storm(go):
         {"id": "last", "runtime_s": 3, "parents": ["first"], "command": wait},
     ]
     workflows = [{"name": "w", "count": 2, "tasks": tasks}]
-    return {"name": "storm", "deadline": "75s", "workflows": workflows}
+    return {"name": "storm", "deadline": "2m", "workflows": workflows}
 
 
 def rest(service, path, method="GET", document=None):
