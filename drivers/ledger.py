@@ -1,5 +1,5 @@
-"""States of a driver's slots: they only increase, with the instant of the last transition, and its
-reason."""
+"""States of a driver's slots: they only increase, with the instant and the reason of the last
+transition."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class SlotLedger:
     def move(
         self, slot: str, state: SlotState, at_s: float, reason: str = "", permanent: bool = False
     ) -> bool:
-        """Record a transition; return False if the slot is terminal or already further. Without a
-        reason of its own, an open slot keeps that of before, which names its job: no state between
-        two polls is seen."""
+        """Record a transition; return False if the slot is terminal or already further. A
+        transition without a reason keeps that of an open slot, which names its job: the state that
+        had it may have passed between two polls."""
         status = self._status.get(slot)
         if status is not None and (status.state.ended or state <= status.state):
             return False

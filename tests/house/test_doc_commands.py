@@ -125,8 +125,11 @@ def as_run(command: str) -> str:
 
 def different() -> list[str]:
     """Commands that are run here; of those that are the same once made smaller, the first."""
-    kept = {as_run(c): c for c in reversed(commands()) if not elsewhere(c)}
-    return [*reversed(kept.values())]
+    kept: dict[str, str] = {}
+    for command in commands():
+        if not elsewhere(command):
+            kept.setdefault(as_run(command), command)
+    return [*kept.values()]
 
 
 @pytest.fixture
