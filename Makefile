@@ -64,7 +64,7 @@ pictures: .venv/developed
 
 docs: .venv/documented
 	rm -rf docs/api  # pages of packages that are gone
-	$(BIN)/sphinx-build -q -W --keep-going -j auto -b html docs docs/site
+	$(BIN)/sphinx-build -q -W --keep-going -j auto $(SPHINXOPTS) -b html docs docs/site
 	@echo "docs/site/index.html"
 
 # LICENSES-dependencies.md, from what the installed packages state
