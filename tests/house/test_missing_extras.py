@@ -71,7 +71,7 @@ def test_a_study_says_how_it_is_installed(lean):
 
 @pytest.mark.more
 def test_a_set_is_run_and_its_chart_drawn_as_svg(lean, write, tmp_path):
-    """The demo runs without extras where the wheel is tried (tests/services/try_wheel.sh)."""
+    """Commands run without extras where the wheel is tried (tests/services/try_wheel.sh)."""
     write("sites.toml", '[[site]]\nname = "s"\nkind = "dedicated"\nprocs = 1\n')
     tasks = '[{"id": "a", "runtime_s": 60}]'
     text = f'{{"name": "s", "deadline": "1h", "workflows": [{{"name": "w", "tasks": {tasks}}}]}}'
