@@ -230,7 +230,9 @@ def test_run_lead_in_virtual_time_and_draw_it_again(vgrads, tmp_path):
     assert same == outcome
 
 
-def test_demo_ends_with_what_was_promised_and_what_happened(vgrads, tmp_path):
+def test_demo_says_whether_it_compiles_what_was_promised_and_what_happened(
+    vgrads, tmp_path, monkeypatch
+):
     answer = vgrads("demo", "--gantt", tmp_path / "gantt.html")
     assert answer.code == 0
     words = " ".join(answer.out.split())
@@ -242,10 +244,6 @@ def test_demo_ends_with_what_was_promised_and_what_happened(vgrads, tmp_path):
     charts = sorted(path.name for path in tmp_path.glob("gantt*"))
     assert charts == ["gantt-lead-storm.html", "gantt-lead.html"]  # one of each set
     assert all(str(tmp_path / name) in answer.out for name in charts)
-
-
-def test_demo_says_first_whether_it_compiles(vgrads, tmp_path, monkeypatch):
-    vgrads("demo", "--gantt", tmp_path / "gantt.html")
     again = vgrads("demo", "--gantt", tmp_path / "gantt.html")
     assert again.out.startswith("Nothing is compiled:")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))  # of a new machine

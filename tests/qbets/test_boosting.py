@@ -14,7 +14,7 @@ from vgrads.qbets.conditional import LEVELS, _solve_non_negative, base_columns, 
 from vgrads.qbets.state.queue_state import FEATURES
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_trees_for_all_levels_foretell_no_worse_than_a_library_s_forest_for_each():
     from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: PLC0415 half a second
 

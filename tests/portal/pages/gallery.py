@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from secrets import token_hex
 
 import pytest
 import uvicorn
 from sqlalchemy import delete, update
-from sqlmodel import Session, col
+from sqlmodel import Session, col, select
 
 from tests.portal.forecasts.logs_that_grow import scored
 from tests.portal.pages.bag_gallery import decide_pool, run_bags
@@ -27,7 +28,16 @@ from vgrads.portal.jobs.worker import check_document, plan_stored_set, run_set
 from vgrads.portal.records.heartbeat import new_owner
 from vgrads.portal.records.sets import NewSet, Sets
 from vgrads.portal.records.store import Store
-from vgrads.portal.records.tables import EventRow, RunRow, SetRow, WorkRow
+from vgrads.portal.records.tables import (
+    AcquisitionRow,
+    ArchiveRow,
+    EventRow,
+    LeaseRow,
+    PlanRow,
+    RunRow,
+    SetRow,
+    WorkRow,
+)
 from vgrads.portal.records.work import PLAN
 from vgrads.portal.web.app import make_app
 from vgrads.vgrid.catalog import load_catalog
@@ -37,6 +47,11 @@ TIGHT = STORM | {"name": "lead-tight", "deadline": "88m", "at_least": 8, "budget
 BELOW = TIGHT | {"name": "lead-below", "probability": 0.97}
 IMPOSSIBLE = STORM | {"name": "lead-impossible", "deadline": "30m"}
 _SEEDS = 12
+_OF_A_SET = (
+    *((SetRow, "id"), (PlanRow, "set_id"), (RunRow, "id"), (EventRow, "run_id")),
+    *((ArchiveRow, "run_id"), (LeaseRow, "run_id"), (AcquisitionRow, "run_id")),
+)
+"""What is copied of a set, by the field that names the set or its run."""
 
 
 class Gallery:
@@ -65,15 +80,7 @@ class Gallery:
             self.ids["impossible"] = self.planned(IMPOSSIBLE)
         self.ids["not-planned"] = self.add(SMALL | {"name": "unplanned"})
         self.sets.fail(self.ids["not-planned"], "the history of a queue cannot be read")
-        self.ids["running"] = self._running(STORM, 0.55)
-        self.ids["at-risk"] = self._at_risk()
-        self.ids["met"] = self._ended(STORM | {"name": "lead-met"}, "kept")
-        self.ids["missed"] = self._ended(TIGHT | {"name": "lead-missed"}, "broken")
-        cancelled = self._running(STORM | {"name": "lead-cancelled"}, 0.3)
-        self._end(cancelled, "cancelled", "cancelled by ann")
-        failed = self._running(STORM | {"name": "lead-failed"}, 0.2)
-        self._end(failed, "failed", "its process died 3 times: it was ended by SIGKILL")
-        self.ids |= {"cancelled": cancelled, "failed": failed}
+        self._run_promises()
         self.folder = home()
         self.bags, self.pool = run_bags(self.folder), decide_pool(self.store.engine)
         scored(self.store, "kittyhawk", "default", 287, 300)
@@ -119,21 +126,18 @@ class Gallery:
             session.commit()
         return set_id
 
-    def _running(self, document: dict[str, object], share: float) -> str:
-        set_id = self.planned(document)
-        run_id = self.run(set_id)
-        self.cut(run_id, round(share * self.store.count_events(run_id)))
-        return set_id
-
-    def _at_risk(self) -> str:
-        set_id = self.planned(TIGHT | {"name": "lead-at-risk"})
-        for seed in range(_SEEDS):
-            run_id = self.run(set_id, seed)
-            for position, event in enumerate(self.store.events(run_id), start=1):
-                if event["kind"] == "promise" and 0.2 < event["probability"] < 0.8:
-                    self.cut(run_id, position)
-                    return set_id
-        raise AssertionError("no run was at risk")
+    def _run_promises(self) -> None:
+        """Sets whose runs keep and break their promises, and those of the same runs in their
+        midst, ended or not."""
+        self.ids["met"] = self._ended(STORM | {"name": "lead-met"}, "kept")
+        for state, share in (("running", 0.55), ("cancelled", 0.3), ("failed", 0.2)):
+            self.ids[state], run_id = self._copy(self.ids["met"], f"lead-{state}")
+            self.cut(run_id, round(share * self.store.count_events(run_id)))
+        self._end("cancelled", "cancelled by ann")
+        self._end("failed", "its process died 3 times: it was ended by SIGKILL")
+        self.ids["missed"] = self._ended(TIGHT | {"name": "lead-missed"}, "broken")
+        self.ids["at-risk"], run_id = self._copy(self.ids["missed"], "lead-at-risk")
+        self.cut(run_id, self._find_risk(run_id))
 
     def _ended(self, document: dict[str, object], state: str) -> str:
         set_id = self.planned(document)
@@ -142,8 +146,34 @@ class Gallery:
                 return set_id
         raise AssertionError(f"no run was {state}")
 
-    def _end(self, set_id: str, state: str, reason: str) -> None:
-        run = self.store.list_runs(set_id)[0]
+    def _copy(self, set_id: str, name: str) -> tuple[str, str]:
+        """Copy a set with its plan and its newest run; return the ids of the copies. To plan and
+        run it again takes seconds."""
+        run_id, number = self.store.list_runs(set_id)[0].id, token_hex(5)
+        copied = {set_id: f"set-{number}", run_id: f"run-{number}"}
+        with Session(self.store.engine) as session:
+            for table, key in _OF_A_SET:
+                for row in session.exec(select(table).where(col(getattr(table, key)).in_(copied))):
+                    values = row.model_dump()
+                    for field in {"id", "set_id", "run_id"} & values.keys():
+                        values[field] = copied.get(values[field])
+                    if table is SetRow:
+                        document = json.loads(row.document) | {"name": name}
+                        values |= {"name": name, "document": json.dumps(document)}
+                    session.add(table(**values))
+                session.flush()
+            session.commit()
+        return copied[set_id], copied[run_id]
+
+    def _find_risk(self, run_id: str) -> int:
+        """Return the position of an event after which the promise of a run was at risk."""
+        for position, event in enumerate(self.store.events(run_id), start=1):
+            if event["kind"] == "promise" and 0.2 < event["probability"] < 0.8:
+                return position
+        raise AssertionError("the run was never at risk")
+
+    def _end(self, state: str, reason: str) -> None:
+        run = self.store.list_runs(self.ids[state])[0]
         self.store.end_run(run.id, state, {"reason": reason}, {})
 
     def remove(self, set_id: str) -> None:
