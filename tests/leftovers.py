@@ -111,6 +111,14 @@ def running() -> set[int]:
     return {int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()}
 
 
+def opened_by(number: int) -> list[str]:
+    """The files and sockets that a process has open, as the system names them."""
+    names: list[str] = []
+    with suppress(OSError):  # the process, or the file, is closed meanwhile
+        names.extend(str(path.readlink()) for path in Path(f"/proc/{number}/fd").iterdir())
+    return names
+
+
 def files(folder: Path) -> list[str]:
     """What vgrads has left in a temporary directory."""
     return [str(path) for path in sorted(folder.glob("vgrads-*")) if path.suffix != _RELEASED]

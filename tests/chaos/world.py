@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.leftovers import opened_by
 from tests.waiting import until
 from vgrads.agent.processes import kill, marked
 from vgrads.execmgr.tasks.folder import run_token
@@ -81,14 +82,6 @@ def has_begun(manager):
     except OSError:
         return False
     return "_sqlite3" in maps
-
-
-def opened_by(pid):
-    """The files that a process has open, as the system names them."""
-    names = []
-    with suppress(OSError):  # the process, or the file, is closed meanwhile
-        names.extend(str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
-    return names
 
 
 class World:

@@ -186,9 +186,7 @@ def test_a_node_daemon_is_killed(world, cloud, slurm_site, vgrads_here, tmp_path
     """Slurm loses the node on which our tasks run; the rest goes elsewhere."""
     manager = start(world(count=4, deadline=240, sleep=4))
     until(lambda: "slurm-batch-1" in lines(tmp_path / "where"), "a task runs at slurm")
-    for name in ("n1", "n2", "n3", "n4"):
-        slurm_site.daemons[name].kill()
-    subprocess.run(["pkill", "-9", "slurmstepd"], check=False)
+    slurm.kill_nodes(slurm_site)
     try:
         assert manager.wait(230) == 0, (tmp_path / "set.log").read_text()
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from tests import leftovers
 from tests.ports import free_ports
 from tests.waiting import listens, until
+from vgrads.agent.processes import name_of
 
 NODES, CORES = 4, 8
 _PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "munged", "mariadbd")
@@ -229,6 +231,21 @@ def start_nodes(service: SlurmService) -> None:
     until(
         lambda: _takes_jobs(service), lambda: f"Slurm's nodes idle, now {_nodes(service)},", 120.0
     )
+
+
+def kill_nodes(service: SlurmService) -> None:
+    """Kill the daemons of all nodes, and the steps of their jobs. Those of another Slurm beside
+    this one go on: steps overwrite their environment, so they are known by their sockets, which
+    lie in the folders of their nodes."""
+    for number in range(1, service.nodes + 1):
+        service.daemons[f"n{number}"].kill()
+    lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    ours = f"{service.folder}/spool/"
+    sockets = {f"socket:[{line[6]}]" for line in lines if line[7:] and line[7].startswith(ours)}
+    steps = [n for n in leftovers.running() if name_of(n) == "slurmstepd"]
+    for number in steps:
+        if not sockets.isdisjoint(leftovers.opened_by(number)):
+            os.kill(number, signal.SIGKILL)
 
 
 def wait_until_empty() -> None:
