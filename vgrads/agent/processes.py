@@ -28,7 +28,7 @@ DEATH_S = 10.0
 """Time in which killed processes must be gone; one that waits for a dead disk does not die at all.
 """
 _PAUSE_S = 0.02
-_EXEC_S, _EXEC_PAUSE_S = 0.2, 0.001  # how long a process may be in execve(2), and between checks
+_EXEC_S, _EXEC_PAUSE_S = 5.0, 0.001  # how long a process may be in execve(2), and between checks
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _KCMP = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "ppc64le": 354, "s390x": 343}
 """Numbers of a system call that the C library has no function for, by machine."""
@@ -100,12 +100,12 @@ def environment_of(pid: int) -> bytes:
     """Return the initial environment of a process, as ``/proc`` lists it; empty for a zombie or a
     kernel thread. Raise OSError where it does not exist or belongs to somebody else.
 
-    During execve(2), the environment and the command line of a process are empty for a moment,
-    often until after its parent has continued: such a process is read again.
+    During execve(2), the environment of a process has no place yet, often until after its parent
+    has continued, and on a busy machine for long: such a process is read again.
     """
     end_s = 0.0
     while True:
-        has_begun = _read(pid, "cmdline") != b""  # first: the environment is there then
+        has_begun = _has_place_for_environment(pid)  # first: the environment is there then
         environment = _read(pid, "environ")
         if environment or has_begun:
             return environment
@@ -118,6 +118,13 @@ def environment_of(pid: int) -> bytes:
         if now_s >= end_s:
             return environment
         time.sleep(_EXEC_PAUSE_S)
+
+
+def _has_place_for_environment(pid: int) -> bool:
+    """Return True where the system states at which address the environment of a process ends
+    (``env_end`` in proc(5)), whether or not anything is in it."""
+    fields = _read_stat(pid)
+    return len(fields) > 48 and fields[48] != b"0"
 
 
 def runs(pid: int) -> bool:
