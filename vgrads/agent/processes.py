@@ -100,12 +100,13 @@ def environment_of(pid: int) -> bytes:
     """Return the initial environment of a process, as ``/proc`` lists it; empty for a zombie or a
     kernel thread. Raise OSError where it does not exist or belongs to somebody else.
 
-    During execve(2), the environment of a process has no place yet, often until after its parent
-    has continued, and on a busy machine for long: such a process is read again.
+    During execve(2), a process has neither a command line nor a place for its environment, often
+    until after its parent has continued, and on a busy machine for long: it is read again.
     """
     end_s = 0.0
     while True:
-        has_begun = _has_place_for_environment(pid)  # first: the environment is there then
+        # first: the environment is there then; not every system states the place
+        has_begun = _read(pid, "cmdline") != b"" or _has_place_for_environment(pid)
         environment = _read(pid, "environ")
         if environment or has_begun:
             return environment

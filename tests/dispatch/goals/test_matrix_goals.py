@@ -362,6 +362,7 @@ def test_an_interrupted_run_has_its_goal_when_it_is_resumed_or_is_cancelled_for_
     bags = {bag["id"]: bag for bag in vgrads("bags", "status", "--json").json["bags"]}
     second = next(bag for name, bag in bags.items() if name != first)
     assert (bags[first]["state"], second["state"]) == ("cancelled", "done")
+    assert shown_goal(vgrads)["deadline_s"] == 7200.0
     # since the start of its dispatcher, which receives the bag a moment later
     assert second["goal"]["due_s"] == pytest.approx(7200.0, abs=60.0)
     assert (tmp_path / "r.txt").read_text().splitlines() == cells
